@@ -79,7 +79,7 @@ class Engine {
   static Result<Engine> open(List<const braid_option> options = {}) {
     const braid_options all{sizeof(braid_options), options.data(), options.size()};
     braid_engine* engine = nullptr;
-    if (braid_open(&all, &engine) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_open(&all, &engine)); !failed.ok()) return failed;
     return Engine(engine);
   }
 
@@ -165,11 +165,13 @@ class Engine {
   Result<std::string> statistics() {
     std::string text;
     size_t needed_bytes = 0;
-    if (braid_stats_json(get(), nullptr, 0, &needed_bytes) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_stats_json(get(), nullptr, 0, &needed_bytes));
+        !failed.ok())
+      return failed;
     do {  // other threads' copies may have made it longer
       text.resize(needed_bytes);
       const braid_status status = braid_stats_json(get(), text.data(), text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
     } while (needed_bytes > text.size());
     text.resize(needed_bytes - 1);
     return text;
@@ -185,15 +187,17 @@ class Engine {
 
   explicit Engine(braid_engine* engine) : engine_(engine) {}
 
-  static Status failure() { return Status::error(braid_last_error(), {}, braid_last_cuda_error()); }
-  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+  static Status status_of(braid_status status) {
+    return status == BRAID_OK ? Status()
+                              : Status::of(status, braid_last_error(), braid_last_cuda_error());
+  }
   static Status unequal_lists() { return Status::error("the lists differ in length"); }
   static int priority(Urgency urgency) { return static_cast<int>(urgency); }
 
   template <typename Call>
   static Result<Copied> ask(const Call& call) {
     braid_outcome outcome{sizeof(braid_outcome), 0, 0, ""};
-    if (call(&outcome) != BRAID_OK) return failure();
+    if (const Status failed = status_of(call(&outcome)); !failed.ok()) return failed;
     return Copied{outcome.accelerated_bytes, outcome.native_bytes, outcome.reason};
   }
 

@@ -82,6 +82,9 @@ class Fabric {
     uint64_t stride_bytes = 0;
     uint64_t offset_bytes = 0;
   };
+  /// Which rails a write may use: {0, 2} is the first two, {3, 1} the fourth alone, {} all.
+  /// braid_fabric_rails says what happens when none of them works.
+  using Rails = braid_fabric_rails;
   /// A member of a group. With no target it takes part in barriers alone; with no immediates, in
   /// none.
   struct Member {
@@ -120,18 +123,19 @@ class Fabric {
         options.allow_unauthenticated ? 1 : 0,
         options.gpu_memory ? 1 : 0};
     braid_fabric* fabric = nullptr;
-    if (braid_fabric_open(&all, &fabric) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_open(&all, &fabric)); !failed.ok())
+      return failed;
     return Fabric(fabric);
   }
 
   /// The address that other engines connect to.
   Result<ByteList> address() {
     size_t needed_bytes = 0;
-    if (braid_fabric_address(get(), nullptr, 0, &needed_bytes) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_address(get(), nullptr, 0, &needed_bytes));
+        !failed.ok())
+      return failed;
     ByteList bytes(needed_bytes);
-    if (braid_fabric_address(get(), bytes.data(), bytes.size(), nullptr) != BRAID_OK)
-      return failure();
-    return bytes;
+    return result_of(braid_fabric_address(get(), bytes.data(), bytes.size(), nullptr), bytes);
   }
   /// To the engine with this address. Blocks until it has answered, or the limit; an error names
   /// what of the address is wrong. Section 3.2.
@@ -143,7 +147,8 @@ class Fabric {
   /// The next engine that has connected; nullopt if none has by the limit.
   Result<std::optional<Peer>> accept(Limit limit) {
     uint64_t peer = 0;
-    if (braid_fabric_accept(get(), us(limit), &peer) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_accept(get(), us(limit), &peer)); !failed.ok())
+      return failed;
     return peer == 0 ? std::nullopt : std::optional<Peer>(Peer{peer});
   }
   struct Lost {
@@ -154,7 +159,9 @@ class Fabric {
   Result<std::optional<Lost>> wait_lost(Limit limit) {
     uint64_t peer = 0;
     int why = 0;
-    if (braid_fabric_wait_lost(get(), us(limit), &peer, &why) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_wait_lost(get(), us(limit), &peer, &why));
+        !failed.ok())
+      return failed;
     if (peer == 0) return std::optional<Lost>();
     return std::optional<Lost>(Lost{Peer{peer}, static_cast<braid_fabric_loss>(why)});
   }
@@ -178,22 +185,29 @@ class Fabric {
     uint64_t grant = 0;
     ByteList descriptor(512);
     size_t descriptor_bytes = 0;
-    if (braid_fabric_grant(get(), number(region), number(peer), offset_bytes, size_bytes, &grant,
-                           descriptor.data(), descriptor.size(), &descriptor_bytes) != BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(
+            braid_fabric_grant(get(), number(region), number(peer), offset_bytes, size_bytes,
+                               &grant, descriptor.data(), descriptor.size(), &descriptor_bytes));
+        !failed.ok())
+      return failed;
     descriptor.resize(descriptor_bytes);
     return Granted{Grant{grant}, std::move(descriptor)};
   }
   /// Waits for the peer's answer.
   Result<Fence> revoke(Grant grant, Limit limit) {
     int fence = 0;
-    if (braid_fabric_revoke(get(), number(grant), us(limit), &fence) != BRAID_OK) return failure();
+    if (const Status failed =
+            status_of(braid_fabric_revoke(get(), number(grant), us(limit), &fence));
+        !failed.ok())
+      return failed;
     return static_cast<Fence>(fence);
   }
   /// Without waiting.
   Result<Fence> fence_of(Grant grant) {
     int fence = 0;
-    if (braid_fabric_fence_of(get(), number(grant), &fence) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_fabric_fence_of(get(), number(grant), &fence));
+        !failed.ok())
+      return failed;
     return static_cast<Fence>(fence);
   }
   /// Of a fenced grant, whose number is gone then.
@@ -209,18 +223,18 @@ class Fabric {
   /// One run of bytes. At the limit the ticket ends. The immediate arrives immediates_of_write
   /// times. Section 3.3, submit_single_write.
   Result<Ticket> write(Region region, Target target, const Range& range,
-                       std::optional<Immediate> immediate, Limit limit) {
+                       std::optional<Immediate> immediate, Limit limit, Rails rails = {}) {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_write(get(), number(region), range.source_offset_bytes, number(target),
                                 range.target_offset_bytes, range.size_bytes,
-                                immediate ? &*immediate : nullptr, us(limit), ticket);
+                                immediate ? &*immediate : nullptr, &rails, us(limit), ticket);
     });
   }
   /// Page i of `source` goes to page i of `destination`: each lies at offset + index * stride, in
   /// bytes. The immediate arrives immediates_of_pages times. Section 3.3, submit_paged_writes.
   Result<Ticket> write_pages(Region region, const Pages& source, Target target,
                              const Pages& destination, uint64_t page_bytes,
-                             std::optional<Immediate> immediate, Limit limit) {
+                             std::optional<Immediate> immediate, Limit limit, Rails rails = {}) {
     if (source.indices.size() != destination.indices.size())
       return Status::error("the lists of pages differ in length");
     const braid_fabric_pages from{source.indices.data(), source.stride_bytes, source.offset_bytes};
@@ -229,7 +243,7 @@ class Fabric {
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_write_pages(get(), number(region), &from, number(target), &to, page_bytes,
                                       source.indices.size(), immediate ? &*immediate : nullptr,
-                                      us(limit), ticket);
+                                      &rails, us(limit), ticket);
     });
   }
   /// Sends one immediate, and no bytes.
@@ -253,14 +267,15 @@ class Fabric {
     return status_of(braid_fabric_remove_group(get(), number(group)));
   }
   /// Writes part i to the target of member i.
-  Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit) {
+  Result<Ticket> scatter(Region region, Group group, const std::vector<Part>& parts, Limit limit,
+                         Rails rails = {}) {
     std::vector<braid_fabric_part> all;
     for (const Part& each : parts)
       all.push_back({each.range.source_offset_bytes, each.range.target_offset_bytes,
                      each.range.size_bytes, each.immediate ? &*each.immediate : nullptr});
     return numbered<Ticket>([&](uint64_t* ticket) {
       return braid_fabric_scatter(get(), number(region), number(group), all.data(), all.size(),
-                                  us(limit), ticket);
+                                  &rails, us(limit), ticket);
     });
   }
   /// Done once every member has called it. It orders no writes: wait for their tickets first.
@@ -273,12 +288,15 @@ class Fabric {
   /// ended.
   Result<std::vector<Peer>> missing(Ticket ticket) {
     size_t count = 0;
-    if (braid_fabric_missing(get(), number(ticket), nullptr, 0, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_missing(get(), number(ticket), nullptr, 0, &count));
+        !failed.ok())
+      return failed;
     std::vector<uint64_t> numbers(count);
-    if (braid_fabric_missing(get(), number(ticket), numbers.data(), numbers.size(), &count) !=
-        BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(
+            braid_fabric_missing(get(), number(ticket), numbers.data(), numbers.size(), &count));
+        !failed.ok())
+      return failed;
     numbers.resize(std::min(count, numbers.size()));
     std::vector<Peer> peers;
     for (const uint64_t each : numbers) peers.push_back(Peer{each});
@@ -287,8 +305,10 @@ class Fabric {
   /// Until it is not pending any more, or the limit: then it is still kPending.
   Result<TicketState> wait(Ticket ticket, Limit limit) {
     int state = 0;
-    if (braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_wait_ticket(get(), number(ticket), us(limit), &state));
+        !failed.ok())
+      return failed;
     return static_cast<TicketState>(state);
   }
   /// Posts no more of the ticket. Its source is free once it has ended: see
@@ -302,15 +322,13 @@ class Fabric {
   /// A number that nobody else counts, until it is released.
   Result<Immediate> acquire_immediate() {
     Immediate immediate = 0;
-    if (braid_fabric_acquire_immediate(get(), &immediate) != BRAID_OK) return failure();
-    return immediate;
+    return result_of(braid_fabric_acquire_immediate(get(), &immediate), immediate);
   }
   /// The number of arrivals, once it is `count`, or at the limit.
   Result<uint64_t> wait_count(Immediate immediate, uint64_t count, Limit limit) {
     uint64_t arrived = 0;
-    if (braid_fabric_wait_count(get(), immediate, count, us(limit), &arrived) != BRAID_OK)
-      return failure();
-    return arrived;
+    return result_of(braid_fabric_wait_count(get(), immediate, count, us(limit), &arrived),
+                     arrived);
   }
   /// Ends its use. `missing` more may come late, and count for nobody: its slot rests until then.
   Status release(Immediate immediate, uint64_t missing = 0) {
@@ -339,8 +357,10 @@ class Fabric {
     ByteList bytes(BRAID_FABRIC_MESSAGE_BYTES);
     size_t size_bytes = 0;
     uint64_t from = 0;
-    if (braid_fabric_receive(get(), us(limit), bytes.data(), &size_bytes, &from) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_receive(get(), us(limit), bytes.data(), &size_bytes, &from));
+        !failed.ok())
+      return failed;
     if (from == 0) return std::optional<Message>();
     bytes.resize(size_bytes);
     return std::optional<Message>(Message{Peer{from}, std::move(bytes)});
@@ -392,15 +412,16 @@ class Fabric {
   /// Readable while events are queued. The Fabric owns it.
   Result<int> event_descriptor() {
     int descriptor = -1;
-    if (braid_fabric_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
-    return descriptor;
+    return result_of(braid_fabric_event_descriptor(get(), &descriptor), descriptor);
   }
   /// Takes at most `count_max` events, oldest first.
   Result<std::vector<Event>> take_events(size_t count_max = 64) {
     std::vector<Event> events(count_max);
     size_t count = 0;
-    if (braid_fabric_take_events(get(), events.data(), count_max, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_take_events(get(), events.data(), count_max, &count));
+        !failed.ok())
+      return failed;
     events.resize(count);
     return events;
   }
@@ -438,8 +459,7 @@ class Fabric {
   Result<EngineStatistics> statistics() {
     EngineStatistics statistics{};
     statistics.struct_bytes = sizeof statistics;
-    if (braid_fabric_get_statistics(get(), &statistics) != BRAID_OK) return failure();
-    return statistics;
+    return result_of(braid_fabric_get_statistics(get(), &statistics), statistics);
   }
   /// A row for each peer and rail.
   Result<std::vector<Route>> routes() {
@@ -447,8 +467,10 @@ class Fabric {
     size_t count = 0;
     do {
       rows.resize(count);
-      if (braid_fabric_get_routes(get(), rows.data(), rows.size(), &count) != BRAID_OK)
-        return failure();
+      if (const Status failed =
+              status_of(braid_fabric_get_routes(get(), rows.data(), rows.size(), &count));
+          !failed.ok())
+        return failed;
     } while (count > rows.size());
     rows.resize(count);
     std::vector<Route> routes;
@@ -467,7 +489,7 @@ class Fabric {
       const braid_status status =
           braid_fabric_report(get(), static_cast<int>(form), is_asking ? nullptr : text.data(),
                               text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
     } while (needed_bytes > text.size());
     text.resize(needed_bytes - 1);
     return text;
@@ -490,13 +512,20 @@ class Fabric {
   static uint64_t us(Limit limit) {
     return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
   }
-  static Status failure() { return Status::error(braid_fabric_last_error()); }
-  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+  static Status status_of(braid_status status) {
+    return status == BRAID_OK ? Status() : Status::of(status, braid_fabric_last_error());
+  }
+  /// `value` is what the call has filled in.
+  template <typename Value>
+  static Result<Value> result_of(braid_status status, Value& value) {
+    if (status != BRAID_OK) return status_of(status);
+    return std::move(value);
+  }
 
   template <typename Number, typename Call>
   static Result<Number> numbered(const Call& call) {
     uint64_t number = 0;
-    if (call(&number) != BRAID_OK) return failure();
+    if (const Status failed = status_of(call(&number)); !failed.ok()) return failed;
     return Number{number};
   }
 

@@ -163,20 +163,32 @@ BRAID_API braid_status braid_fabric_fence_of(braid_fabric* fabric, uint64_t gran
 /* Forgets a fenced grant; its number is then gone. */
 BRAID_API braid_status braid_fabric_forget_grant(braid_fabric* fabric, uint64_t grant);
 
+/* Which rails a write may use: `count` of them, from number `first` on. A count of 0 stands for
+ * all. So {0, 2} is the first two, and {3, 1} the fourth alone. Where a function takes a pointer to
+ * it, NULL stands for all too. The healthiest of these rails carry the write. If none of them
+ * works, the write fails, or ends at its limit; it uses no other rail. The number of immediates
+ * depends on the size alone. Source: section 3.4 of the paper. */
+typedef struct braid_fabric_rails {
+  size_t first;
+  size_t count;
+} braid_fabric_rails;
+
 BRAID_API braid_status braid_fabric_open_target(braid_fabric* fabric, const void* descriptor,
                                                 size_t descriptor_bytes, uint64_t* target);
 /* `immediate` may be NULL. The ticket fails if it has not ended by the limit. */
 BRAID_API braid_status braid_fabric_write(braid_fabric* fabric, uint64_t region,
                                           uint64_t source_offset_bytes, uint64_t target,
                                           uint64_t target_offset_bytes, uint64_t size_bytes,
-                                          const uint32_t* immediate, uint64_t limit_us,
+                                          const uint32_t* immediate,
+                                          const braid_fabric_rails* rails, uint64_t limit_us,
                                           uint64_t* ticket);
 /* Writes page i of the source to page i of the target. */
 BRAID_API braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
                                                 const braid_fabric_pages* source, uint64_t target,
                                                 const braid_fabric_pages* destination,
                                                 uint64_t page_bytes, size_t page_count,
-                                                const uint32_t* immediate, uint64_t limit_us,
+                                                const uint32_t* immediate,
+                                                const braid_fabric_rails* rails, uint64_t limit_us,
                                                 uint64_t* ticket);
 /* Sends one immediate, and no bytes. */
 BRAID_API braid_status braid_fabric_notify(braid_fabric* fabric, uint64_t peer, uint32_t immediate,
@@ -214,7 +226,8 @@ BRAID_API braid_status braid_fabric_remove_group(braid_fabric* fabric, uint64_t 
  * fails when all have ended. */
 BRAID_API braid_status braid_fabric_scatter(braid_fabric* fabric, uint64_t region, uint64_t group,
                                             const braid_fabric_part* parts, size_t count,
-                                            uint64_t limit_us, uint64_t* ticket);
+                                            const braid_fabric_rails* rails, uint64_t limit_us,
+                                            uint64_t* ticket);
 /* Done once every member has called it as often as this engine. A barrier carries no bytes, and
  * orders no writes. If every member first waits for its own tickets, all writes of all members have
  * arrived when the barrier is done. A group has one barrier at a time, and none after a barrier has

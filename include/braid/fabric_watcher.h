@@ -27,10 +27,10 @@ class FabricWatcher {
                                                      Callback callback) {
     const bool is_called = callback != nullptr;
     auto watcher = std::make_unique<FabricWatcher>(Key(), fabric, std::move(callback));
-    if (braid_fabric_add_watcher(fabric.get(), static_cast<int>(memory),
-                                 is_called ? &FabricWatcher::run : nullptr, watcher.get(),
-                                 &watcher->word_, &watcher->number_) != BRAID_OK)
-      return Status::error(braid_fabric_last_error());
+    const braid_status added = braid_fabric_add_watcher(
+        fabric.get(), static_cast<int>(memory), is_called ? &FabricWatcher::run : nullptr,
+        watcher.get(), &watcher->word_, &watcher->number_);
+    if (added != BRAID_OK) return Status::of(added, braid_fabric_last_error());
     return watcher;
   }
   ~FabricWatcher() {

@@ -122,12 +122,12 @@ class Rotation {
                                                uint32_t gpu_slots) {
     size_t count = 0;
     const int number = static_cast<int>(order);
-    if (braid_kv_segments(&model, number, gpu_slots, nullptr, 0, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_kv_segments(&model, number, gpu_slots, nullptr, 0, &count));
+        !failed.ok())
+      return failed;
     std::vector<Segment> all(count);
-    if (braid_kv_segments(&model, number, gpu_slots, all.data(), count, &count) != BRAID_OK)
-      return failure();
-    return all;
+    return result_of(braid_kv_segments(&model, number, gpu_slots, all.data(), count, &count), all);
   }
 
   /// Copies over each GPU's own link, by `options.mover`.
@@ -146,8 +146,7 @@ class Rotation {
 
   Result<BlockNumber> create() {
     BlockNumber block = 0;
-    if (braid_kv_create(get(), &block, nullptr) != BRAID_OK) return failure();
-    return block;
+    return result_of(braid_kv_create(get(), &block, nullptr), block);
   }
   Applied add_reference(Blocks blocks) { return apply(BRAID_KV_ADD_REFERENCE, blocks); }
   Applied release(Blocks blocks) { return apply(BRAID_KV_RELEASE, blocks); }
@@ -161,7 +160,8 @@ class Rotation {
   Result<Block> find(BlockNumber block) const {
     braid_kv_block found{};
     found.struct_bytes = sizeof found;
-    if (braid_kv_find(get(), block, &found) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_kv_find(get(), block, &found)); !failed.ok())
+      return failed;
     return Block{static_cast<BlockState>(found.state), found.gpu_slot, found.host_slot,
                  found.references, found.users};
   }
@@ -203,7 +203,7 @@ class Rotation {
   Result<Report> poll() {
     braid_kv_report report{};
     report.struct_bytes = sizeof report;
-    if (braid_kv_poll(get(), &report) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_kv_poll(get(), &report)); !failed.ok()) return failed;
     return Report{{report.synced, report.synced + report.synced_count},
                   {report.loaded, report.loaded + report.loaded_count}};
   }
@@ -212,8 +212,7 @@ class Rotation {
   Result<Statistics> statistics() const {
     Statistics statistics{};
     statistics.struct_bytes = sizeof statistics;
-    if (braid_kv_get_statistics(get(), &statistics) != BRAID_OK) return failure();
-    return statistics;
+    return result_of(braid_kv_get_statistics(get(), &statistics), statistics);
   }
 
   /// For calling the C interface with the same engine; null after it was moved from.
@@ -226,10 +225,17 @@ class Rotation {
 
   explicit Rotation(braid_kv* kv) : kv_(kv) {}
 
-  static Status failure() {
-    return Status::error(braid_kv_last_error(), {}, braid_kv_last_cuda_error());
+  static Status status_of(braid_status status) {
+    return status == BRAID_OK
+               ? Status()
+               : Status::of(status, braid_kv_last_error(), braid_kv_last_cuda_error());
   }
-  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+  /// `value` is what the call has filled in.
+  template <typename Value>
+  static Result<Value> result_of(braid_status status, Value& value) {
+    if (status != BRAID_OK) return status_of(status);
+    return std::move(value);
+  }
 
   static braid_kv_options c_options(const Options& options) {
     braid_kv_options all{};
@@ -245,7 +251,7 @@ class Rotation {
   }
   static Result<Rotation> open(const braid_kv_options& options) {
     braid_kv* kv = nullptr;
-    if (braid_kv_open(&options, &kv) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_kv_open(&options, &kv)); !failed.ok()) return failed;
     return Rotation(kv);
   }
   Applied apply(braid_kv_operation operation, Blocks blocks) {

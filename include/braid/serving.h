@@ -86,7 +86,9 @@ class SchedulingPolicy {
   }
   static Result<SchedulingPolicy> open(const std::string& name, const Parameters& parameters) {
     braid_serving_policy* policy = nullptr;
-    if (braid_serving_open(name.c_str(), &parameters, &policy) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_serving_open(name.c_str(), &parameters, &policy));
+        !failed.ok())
+      return failed;
     return SchedulingPolicy(policy);
   }
 
@@ -111,9 +113,10 @@ class SchedulingPolicy {
                                  view.block_tokens};
     Decision decision{std::vector<uint64_t>(count), std::vector<uint64_t>(count)};
     braid_serving_decision counts{};
-    if (braid_serving_decide(get(), &all, decision.preempt.data(), decision.admit.data(),
-                             &counts) != BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(braid_serving_decide(get(), &all, decision.preempt.data(),
+                                                             decision.admit.data(), &counts));
+        !failed.ok())
+      return failed;
     decision.preempt.resize(counts.preempt_count);
     decision.admit.resize(counts.admit_count);
     decision.load_bytes = counts.load_bytes;
@@ -133,7 +136,9 @@ class SchedulingPolicy {
 
   explicit SchedulingPolicy(braid_serving_policy* policy) : policy_(policy) {}
 
-  static Status failure() { return Status::error(braid_serving_last_error()); }
+  static Status status_of(braid_status status) {
+    return status == BRAID_OK ? Status() : Status::of(status, braid_serving_last_error());
+  }
 
   std::unique_ptr<braid_serving_policy, Close> policy_;
 };

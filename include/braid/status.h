@@ -1,5 +1,6 @@
 // Errors as values. A Status says what went wrong and what the user can do about it; a Result holds
-// either a value or such a Status, so that no object exists half-built.
+// either a value or such a Status, so that no object exists half-built. A program tells causes
+// apart by the code, which is that of the C interface; the message is for people.
 //
 // Both own what they hold. Threads: like any value, one writer or many readers. Nothing here throws
 // beyond what copying a string or a value may. C++17.
@@ -10,6 +11,8 @@
 #include <utility>
 #include <variant>
 
+#include "braid/braid.h"
+
 namespace braid {
 
 class [[nodiscard]] Status {
@@ -17,23 +20,30 @@ class [[nodiscard]] Status {
   Status() = default;  // success
 
   /// `cause` names the input and what is wrong with it; `remedy`, if any, what to do.
-  /// `cuda_result` is the driver's answer, if the driver refused.
+  /// `cuda_result` is the driver's answer, if the driver refused. The code is BRAID_ERROR_ARGUMENT.
   static Status error(std::string cause, std::string remedy = {}, int cuda_result = 0) {
+    if (!remedy.empty()) cause += ". " + remedy;
+    return of(BRAID_ERROR_ARGUMENT, std::move(cause), cuda_result);
+  }
+  /// The answer of a C function that has failed with this code.
+  static Status of(braid_status code, std::string message, int cuda_result = 0) {
     Status status;
-    status.failed_ = true;
+    status.code_ = code;
     status.cuda_result_ = cuda_result;
-    status.message_ = std::move(cause);
-    if (!remedy.empty()) status.message_ += ". " + remedy;
+    status.message_ = std::move(message);
     return status;
   }
 
-  bool ok() const { return !failed_; }
+  bool ok() const { return code_ == BRAID_OK; }
+  /// What went wrong, for the program: braid.h says what each code means, and the header of the C
+  /// interface which function returns which.
+  braid_status code() const { return code_; }
   const std::string& message() const { return message_; }
   /// The CUresult with which the driver refused; 0 when it was not the driver.
   int cuda_result() const { return cuda_result_; }
 
  private:
-  bool failed_ = false;
+  braid_status code_ = BRAID_OK;
   int cuda_result_ = 0;
   std::string message_;
 };

@@ -129,7 +129,8 @@ class Transfer {
                                      pointer(options.store),
                                      options.gpu_memory ? 1 : 0};
     braid_transfer* transfer = nullptr;
-    if (braid_transfer_open(&all, &transfer) != BRAID_OK) return failure();
+    if (const Status failed = status_of(braid_transfer_open(&all, &transfer)); !failed.ok())
+      return failed;
     return Transfer(transfer);
   }
 
@@ -148,9 +149,10 @@ class Transfer {
   Result<Allocated> allocate_memory(size_t size_bytes, Rights rights) {
     void* memory = nullptr;
     uint64_t buffer = 0;
-    if (braid_transfer_allocate_memory(get(), size_bytes, bits(rights), &memory, &buffer) !=
-        BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(
+            braid_transfer_allocate_memory(get(), size_bytes, bits(rights), &memory, &buffer));
+        !failed.ok())
+      return failed;
     return Allocated{memory, Buffer{buffer}};
   }
   Status unregister_memory(Buffer buffer, Limit limit) {
@@ -180,8 +182,7 @@ class Transfer {
   /// The size of the file when it was opened.
   Result<uint64_t> file_bytes(Segment file) {
     uint64_t size_bytes = 0;
-    if (braid_transfer_file_bytes(get(), number(file), &size_bytes) != BRAID_OK) return failure();
-    return size_bytes;
+    return result_of(braid_transfer_file_bytes(get(), number(file), &size_bytes), size_bytes);
   }
   /// The ranges that were registered when the segment was opened.
   Result<std::vector<Range>> ranges(Segment segment) {
@@ -189,9 +190,10 @@ class Transfer {
     size_t count = 0;
     do {
       rows.resize(count);
-      if (braid_transfer_ranges(get(), number(segment), rows.data(), rows.size(), &count) !=
-          BRAID_OK)
-        return failure();
+      if (const Status failed = status_of(
+              braid_transfer_ranges(get(), number(segment), rows.data(), rows.size(), &count));
+          !failed.ok())
+        return failed;
     } while (count > rows.size());
     rows.resize(count);
     std::vector<Range> all;
@@ -221,19 +223,24 @@ class Transfer {
   /// True if all its requests have ended by the limit.
   Result<bool> wait(Batch batch, Limit limit) {
     int has_ended = 0;
-    if (braid_transfer_wait(get(), number(batch), us(limit), &has_ended) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_transfer_wait(get(), number(batch), us(limit), &has_ended));
+        !failed.ok())
+      return failed;
     return has_ended != 0;
   }
   /// One outcome for each request.
   Result<std::vector<Outcome>> outcomes(Batch batch) {
     size_t count = 0;
-    if (braid_transfer_outcomes(get(), number(batch), 0, nullptr, 0, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_transfer_outcomes(get(), number(batch), 0, nullptr, 0, &count));
+        !failed.ok())
+      return failed;
     std::vector<braid_transfer_outcome> rows(count);
-    if (braid_transfer_outcomes(get(), number(batch), 0, rows.data(), rows.size(), nullptr) !=
-        BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(
+            braid_transfer_outcomes(get(), number(batch), 0, rows.data(), rows.size(), nullptr));
+        !failed.ok())
+      return failed;
     std::vector<Outcome> all;
     for (const braid_transfer_outcome& row : rows)
       all.push_back({static_cast<Cause>(row.cause), row.delivered_bytes});
@@ -246,14 +253,15 @@ class Transfer {
   /// Readable while ended batches or notifications have not been taken. The Transfer owns it.
   Result<int> event_descriptor() {
     int descriptor = -1;
-    if (braid_transfer_event_descriptor(get(), &descriptor) != BRAID_OK) return failure();
-    return descriptor;
+    return result_of(braid_transfer_event_descriptor(get(), &descriptor), descriptor);
   }
   Result<std::vector<Batch>> take_ended(size_t count_max = 64) {
     std::vector<uint64_t> numbers(count_max);
     size_t count = 0;
-    if (braid_transfer_take_ended(get(), numbers.data(), count_max, &count) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_transfer_take_ended(get(), numbers.data(), count_max, &count));
+        !failed.ok())
+      return failed;
     std::vector<Batch> batches;
     for (size_t i = 0; i < count; ++i) batches.push_back(Batch{numbers[i]});
     return batches;
@@ -265,9 +273,10 @@ class Transfer {
     std::vector<std::byte> payload(kBytes);
     size_t size_bytes = 0;
     int has_come = 0;
-    if (braid_transfer_next_notification(get(), us(limit), &has_come, name.data(), payload.data(),
-                                         &size_bytes, from.data()) != BRAID_OK)
-      return failure();
+    if (const Status failed = status_of(braid_transfer_next_notification(
+            get(), us(limit), &has_come, name.data(), payload.data(), &size_bytes, from.data()));
+        !failed.ok())
+      return failed;
     if (has_come == 0) return std::optional<Notified>();
     payload.resize(size_bytes);
     return std::optional<Notified>(Notified{from.data(), name.data(), std::move(payload)});
@@ -336,13 +345,20 @@ class Transfer {
     for (const std::string& each : texts) all.push_back(each.c_str());
     return all;
   }
-  static Status failure() { return Status::error(braid_transfer_last_error()); }
-  static Status status_of(braid_status status) { return status == BRAID_OK ? Status() : failure(); }
+  static Status status_of(braid_status status) {
+    return status == BRAID_OK ? Status() : Status::of(status, braid_transfer_last_error());
+  }
+  /// `value` is what the call has filled in.
+  template <typename Value>
+  static Result<Value> result_of(braid_status status, Value& value) {
+    if (status != BRAID_OK) return status_of(status);
+    return std::move(value);
+  }
 
   template <typename Number, typename Call>
   static Result<Number> numbered(const Call& call) {
     uint64_t number = 0;
-    if (call(&number) != BRAID_OK) return failure();
+    if (const Status failed = status_of(call(&number)); !failed.ok()) return failed;
     return Number{number};
   }
   template <typename Call>
@@ -353,7 +369,7 @@ class Transfer {
       text.resize(needed_bytes);
       const braid_status status =
           call(text.empty() ? nullptr : text.data(), text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return failure();
+      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
     } while (needed_bytes > text.size());
     text.resize(needed_bytes - 1);
     return text;

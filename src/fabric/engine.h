@@ -120,15 +120,20 @@ class Engine final : private Worker::Listener {
   bool has_target(uint64_t target) const { return targets_.find(target) != nullptr; }
   /// Its owner is lost.
   bool is_orphan(uint64_t target) const;
+  /// Over these rails alone, in all three: the healthiest of them carry it. If none is up, it is
+  /// not sent over others, but tried there. How many immediates it makes does not depend on the
+  /// rails.
   Result<uint64_t> write(uint64_t region, uint64_t target, const Slice& slice,
-                         std::optional<uint32_t> immediate, uint64_t deadline_ns);
+                         std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                         RailRange rails = {});
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
                                Pages destination, std::optional<uint32_t> immediate,
-                               uint64_t deadline_ns);
+                               uint64_t deadline_ns, RailRange rails = {});
   /// Each slice makes an immediate of its own, and is no larger than Slicing::slice_bytes. Small
   /// slices are posted together, and adjacent ones as one.
   Result<uint64_t> write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
-                                std::optional<uint32_t> immediate, uint64_t deadline_ns);
+                                std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                                RailRange rails = {});
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
@@ -141,7 +146,7 @@ class Engine final : private Worker::Listener {
   /// Part i goes from the region to the target of member i. A part of no bytes makes no immediate.
   /// The other parts go on when one fails.
   Result<uint64_t> scatter(uint64_t region, uint64_t group, std::span<const Part> parts,
-                           uint64_t deadline_ns);
+                           uint64_t deadline_ns, RailRange rails = {});
   /// Tells every member that this engine has reached the barrier, and is done once all members have
   /// told this engine the same. It carries no bytes and orders no writes: wait for tickets first. A
   /// group has one barrier at a time, and none after a barrier that has failed.
@@ -377,9 +382,11 @@ class Engine final : private Worker::Listener {
   Transfer notification(uint64_t peer, uint32_t immediate);
   template <typename MakePlan>
   Result<uint64_t> write_by(const MakePlan& make_plan, uint64_t region, uint64_t target,
-                            std::optional<uint32_t> immediate, uint64_t deadline_ns);
+                            std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                            RailRange rails);
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
-                         std::optional<uint32_t> immediate, uint64_t deadline_ns);
+                         std::optional<uint32_t> immediate, uint64_t deadline_ns, RailRange rails);
+  Status check_rails(RailRange rails) const;
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
   bool post_messages();
   void meet_deadlines(uint64_t now_ns);

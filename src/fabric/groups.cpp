@@ -54,11 +54,12 @@ Status Engine::remove_group(uint64_t id) {
 }
 
 Result<uint64_t> Engine::scatter(uint64_t region_id, uint64_t group_id, std::span<const Part> parts,
-                                 uint64_t deadline_ns) {
+                                 uint64_t deadline_ns, RailRange rails) {
   Region* region = regions_.find(region_id);
   if (region == nullptr) return Status::error("there is no such region (any more)");
   const Group* group = groups_.find(group_id);
   if (group == nullptr) return no_such_group();
+  if (Status wrong = check_rails(rails); !wrong.ok()) return wrong;
   std::vector<PeerTarget*> targets;
   std::vector<uint64_t> target_bytes;
   std::vector<GroupTickets::Part> waits;
@@ -81,6 +82,7 @@ Result<uint64_t> Engine::scatter(uint64_t region_id, uint64_t group_id, std::spa
     transfer.source = &region->source;
     transfer.target = &targets[i]->target;
     transfer.immediate = parts[i].immediate;
+    transfer.rails = rails;
     transfer.holds = {region_id, group->members[i].target, targets[i]->peer};
     start_part(ticket, i, std::move(transfer));
   }

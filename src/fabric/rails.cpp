@@ -56,6 +56,13 @@ std::vector<PeerStatistics> Engine::peers() const {
   return all;
 }
 
+Status Engine::check_rails(RailRange rails) const {
+  if (rails.fits(worker_.rail_count())) return {};
+  return Status::error("the write names " + std::to_string(rails.count) + " rails from number " +
+                       std::to_string(rails.first) + " on: this engine has " +
+                       std::to_string(worker_.rail_count()));
+}
+
 Status Engine::retire_rail(size_t rail) {
   if (rail >= retired_.size()) return no_such_rail(rail, retired_.size());
   const auto in_use = std::count(retired_.begin(), retired_.end(), false);
@@ -150,7 +157,8 @@ void Engine::probe(uint64_t id, size_t rail) {
   transfer.plan = Plan::single(kProbe, scratch_.size(), 1, options_.slicing).value();
   transfer.source = &scratch_source_;
   transfer.target = &peer.scratch;
-  transfer.probed_rail = rail;
+  transfer.rails = {rail, 1};
+  transfer.is_probe = true;
   transfer.holds.peer = id;
   transfer.is_forgotten = true;  // nobody's ticket
   worker_.start(std::move(transfer));
@@ -161,7 +169,7 @@ void Engine::probe_ended(const Transfer& transfer) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr || transfer.failure == Failure::kDisconnected) return;
   const bool ok = transfer.failure == Failure::kNone;
-  peer->routes[*transfer.probed_rail].health.probe_ended(ok, now_ns_);
+  peer->routes[transfer.rails.first].health.probe_ended(ok, now_ns_);
   probe_routes(id);
 }
 

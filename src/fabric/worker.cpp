@@ -16,13 +16,15 @@ bool follows(const Segment& last, const Segment& next) {
          last.target_address + last.source.size() == next.target_address;
 }
 
-/// Whether slices of this transfer may go over this rail.
+/// Whether slices of this transfer may go over this rail: the healthiest of its rails carry it.
 bool takes(size_t rail, const Transfer& transfer) {
-  if (transfer.probed_rail) return *transfer.probed_rail == rail;
+  if (!transfer.rails.has(rail)) return false;
   const std::vector<Route>& routes = *transfer.target->routes;
   const unsigned rank = routes[rail].health.rank();
-  return rank == 0 || std::none_of(routes.begin(), routes.end(),
-                                   [&](const Route& other) { return other.health.rank() < rank; });
+  if (rank == 0) return true;
+  for (size_t other = 0; other < routes.size(); ++other)
+    if (transfer.rails.has(other) && routes[other].health.rank() < rank) return false;
+  return true;
 }
 
 }  // namespace
@@ -256,7 +258,7 @@ void Worker::posting_ended(const Completion& completion) {
     ++route.failures;
     transfer.target->is_clean = false;
     if (transfer.failure == Failure::kNone) transfer.failure = Failure::kNetwork;
-    if (!transfer.probed_rail) route.health.suspect(now_ns_);
+    if (!transfer.is_probe) route.health.suspect(now_ns_);
     listener_.route_suspected(transfer);
   }
   end_if_drained(posting.transfer, transfer);

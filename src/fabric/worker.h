@@ -14,6 +14,7 @@
 #include "fabric/domain.h"
 #include "fabric/policy/plan.h"
 #include "fabric/policy/rail_health.h"
+#include "fabric/policy/rail_range.h"
 #include "fabric/policy/recent_rate.h"
 #include "fabric/slot_map.h"
 
@@ -70,7 +71,8 @@ struct Transfer {
   const Source* source = nullptr;
   Target* target = nullptr;
   std::optional<uint32_t> immediate;
-  std::optional<size_t> probed_rail;  ///< the transfer goes over this rail alone, as a probe
+  RailRange rails;        ///< it goes over these alone, also if they are down
+  bool is_probe = false;  ///< of the first of its rails
   Holds holds;
 
   uint64_t next_slice = 0;

@@ -14,7 +14,9 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kMagic = 0x3130726168736220;  // " bshar01": of this layout
-constexpr size_t kRailsMax = 16;
+/// Rows of the table have one size. An engine has up to 64 rails (kRailsInDescriptionMax). Those
+/// after the 16th are used all the same, but share their NICs with no other process.
+constexpr size_t kSharedRailsMax = 16;
 
 /// On a busy host a live process may not run for as long as kStoppedNs. A process that is silent
 /// for longer has been stopped. If a process is silent for kDeadNs, the kernel is asked whether it
@@ -46,7 +48,7 @@ struct HostShares::SharedRail {
 
 struct HostShares::Row {
   std::atomic<uint64_t> beat_ns;  // CLOCK_MONOTONIC
-  std::array<SharedRail, kRailsMax> rails;
+  std::array<SharedRail, kSharedRailsMax> rails;
 };
 
 std::string HostShares::usual_name() { return "/braid-transfer1-" + std::to_string(geteuid()); }
@@ -56,11 +58,11 @@ Result<std::unique_ptr<HostShares>> HostShares::open(const std::string& name,
   BRAID_LET(table, SharedTable::open(name, kMagic, sizeof(Row)));
   std::vector<uint64_t> keys;
   for (const RailDescription& rail : rails)
-    keys.push_back(keys.size() < kRailsMax ? key_of(rail) : 0);
+    keys.push_back(keys.size() < kSharedRailsMax ? key_of(rail) : 0);
   const auto clear = [&](void* memory) {
     Row& row = *static_cast<Row*>(memory);
     row.beat_ns = 0;
-    for (size_t i = 0; i < kRailsMax; ++i) {
+    for (size_t i = 0; i < kSharedRailsMax; ++i) {
       row.rails[i].delivered_bytes = row.rails[i].rate = row.rails[i].flags = 0;
       row.rails[i].key = i < keys.size() ? keys[i] : 0;
     }

@@ -51,35 +51,27 @@ TEST_P(FabricTest, ALostPeerHasACodeOfItsOwn) {
   std::vector<std::byte> memory(100), source(100);
   const auto region = owner_->add_region(memory.data(), memory.size()).value();
   const auto descriptor = owner_->grant(region, writers_peer_, 0, memory.size()).value().descriptor;
-  const auto target = static_cast<uint64_t>(writer_->open_target(descriptor).value());
-  const auto from =
-      static_cast<uint64_t>(writer_->add_region(source.data(), source.size()).value());
-  const auto peer = static_cast<uint64_t>(owners_peer_);
+  const auto target = writer_->open_target(descriptor).value();
+  const auto from = writer_->add_region(source.data(), source.size()).value();
   owner_.reset();
   const auto lost = writer_->wait_lost(seconds(20)).value();
   ASSERT_TRUE(lost.has_value());
-  uint64_t number = 0;
-  std::byte bytes[512];
-  size_t size_bytes = 0;
   const auto expect = [&](braid_status about_target, braid_status about_peer) {
-    braid_fabric* fabric = writer_->get();
-    EXPECT_EQ(braid_fabric_write(fabric, from, 0, target, 0, 1, nullptr, 1000, &number),
+    EXPECT_EQ(writer_->write(from, target, {0, 0, 1}, {}, seconds(1)).status().code(),
               about_target);
-    EXPECT_EQ(braid_fabric_notify(fabric, peer, 1, 1000, &number), about_peer);
-    EXPECT_EQ(braid_fabric_send(fabric, peer, bytes, 1), about_peer);
-    EXPECT_EQ(
-        braid_fabric_grant(fabric, from, peer, 0, 1, &number, bytes, sizeof bytes, &size_bytes),
-        about_peer);
-    EXPECT_EQ(braid_fabric_open_target(fabric, descriptor.data(), descriptor.size(), &number),
-              about_peer);
+    EXPECT_EQ(writer_->notify(owners_peer_, 1, seconds(1)).status().code(), about_peer);
+    EXPECT_EQ(writer_->send(owners_peer_, {std::byte{1}}).code(), about_peer);
+    EXPECT_EQ(writer_->grant(from, owners_peer_, 0, 1).status().code(), about_peer);
+    EXPECT_EQ(writer_->open_target(descriptor).status().code(), about_peer);
   };
   expect(BRAID_ERROR_PEER, BRAID_ERROR_PEER);
-  EXPECT_EQ(braid_fabric_write(writer_->get(), from, 0, target + 99, 0, 1, nullptr, 1, &number),
+  EXPECT_EQ(writer_->write(from, Fabric::Target{99}, {0, 0, 1}, {}, seconds(1)).status().code(),
             BRAID_ERROR_ARGUMENT);
-  ASSERT_TRUE(writer_->disconnect(owners_peer_).ok());
+  const Status disconnected = writer_->disconnect(owners_peer_);
+  ASSERT_TRUE(disconnected.ok());
+  EXPECT_EQ(disconnected.code(), BRAID_OK);
   expect(BRAID_ERROR_ARGUMENT, BRAID_ERROR_ARGUMENT);
-  EXPECT_EQ(braid_fabric_add_region(writer_->get(), source.data(), 0, &number),
-            BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(writer_->add_region(source.data(), 0).status().code(), BRAID_ERROR_ARGUMENT);
 }
 
 TEST_P(FabricTest, AWholeWriteFromGrantToFence) {
@@ -325,9 +317,9 @@ TEST_P(FabricTest, WhatIsWrongIsAnErrorInWords) {
   EXPECT_STREQ(braid_fabric_last_error(), "a pointer that must be given is null");
   const braid_fabric_pages none{nullptr, 4096, 0};
   uint64_t ticket = 0;
-  EXPECT_EQ(
-      braid_fabric_write_pages(writer_->get(), 1, &none, 1, &none, 4096, 3, nullptr, 0, &ticket),
-      BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_fabric_write_pages(writer_->get(), 1, &none, 1, &none, 4096, 3, nullptr, nullptr,
+                                     0, &ticket),
+            BRAID_ERROR_ARGUMENT);
   EXPECT_STREQ(braid_fabric_last_error(), "a list of pages is null, and page_count counts them");
   braid_fabric_options two_of_none{};
   two_of_none.struct_bytes = sizeof two_of_none;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 
 #include "fabric/engine.h"
 #include "fabric/wires.h"
@@ -54,13 +55,14 @@ class RailsTest : public testing::TestWithParam<test::WireKind> {
   }
 
   /// Everything, with new bytes; kDone means that the memory has them.
-  TicketState write_all() {
+  TicketState write_all(RailRange rails = {}) {
     const auto bytes = some_bytes(source_.size(), ++writes_);
     std::copy(bytes.begin(), bytes.end(), source_.begin());
     std::fill(memory_.begin(), memory_.end(), std::byte{0});
     const uint32_t immediate = owner_->counters().acquire().value();
     const uint64_t ticket =
-        writer_->write(source_region_, target_, {0, 0, source_.size()}, immediate, deadline())
+        writer_
+            ->write(source_region_, target_, {0, 0, source_.size()}, immediate, deadline(), rails)
             .value();
     EXPECT_TRUE(wait([&] { return writer_->state(ticket).value() != TicketState::kPending; }));
     const TicketState end = writer_->state(ticket).value();
@@ -149,6 +151,73 @@ TEST_P(RailsTest, APeerLeavesARetiredRailAloneToo) {
   for (int i = 0; i < 100 && bytes_over(0) == before; ++i)
     EXPECT_EQ(write_all(), TicketState::kDone);
   EXPECT_GT(bytes_over(0), before);
+}
+
+TEST_P(RailsTest, AWriteKeepsToItsRails) {
+  write_until_all_rails_carry();
+  for (const size_t chosen : {size_t{1}, size_t{0}}) {
+    const uint64_t before[] = {bytes_over(0), bytes_over(1)};
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(write_all({chosen, 1}), TicketState::kDone);
+    EXPECT_EQ(bytes_over(chosen), before[chosen] + 3 * source_.size());
+    EXPECT_EQ(bytes_over(1 - chosen), before[1 - chosen]) << "it was not chosen";
+  }
+  const uint64_t before = bytes_over(1);
+  for (int i = 0; i < 100 && bytes_over(1) == before; ++i)
+    EXPECT_EQ(write_all({0, 2}), TicketState::kDone);
+  EXPECT_GT(bytes_over(1), before) << "the first two are all";
+}
+
+TEST_P(RailsTest, PagesAndScattersKeepToTheirRails) {
+  write_until_all_rails_carry();
+  const uint64_t group = writer_->add_group({{owners_number_, target_}}).value();
+  const uint64_t before[] = {bytes_over(0), bytes_over(1)};
+  const uint32_t immediate = owner_->counters().acquire().value();
+  std::vector<uint32_t> indices(64);
+  std::iota(indices.begin(), indices.end(), 0);
+  const uint64_t pages = writer_
+                             ->write_pages(source_region_, target_, 4096, {indices, 4096, 0},
+                                           {indices, 4096, 0}, immediate, deadline(), {1, 1})
+                             .value();
+  const std::vector<Part> parts = {{{0, 0, source_.size()}, immediate}};
+  const uint64_t scatter =
+      writer_->scatter(source_region_, group, parts, deadline(), {1, 1}).value();
+  for (const uint64_t ticket : {pages, scatter}) {
+    ASSERT_TRUE(wait([&] { return writer_->state(ticket).value() != TicketState::kPending; }));
+    EXPECT_EQ(writer_->state(ticket).value(), TicketState::kDone);
+  }
+  const uint64_t expected = immediates_of_pages(4096, 64) + immediates_of_write(source_.size());
+  EXPECT_TRUE(wait([&] { return owner_->counters().count(immediate) == expected; }));
+  EXPECT_EQ(bytes_over(0), before[0]);
+  EXPECT_EQ(bytes_over(1), before[1] + 64 * 4096 + source_.size());
+}
+
+TEST_P(RailsTest, AWriteWhoseOnlyRailIsRetiredGoesOverItAllTheSame) {
+  ASSERT_TRUE(writer_->retire_rail(1).ok());
+  const uint64_t before = bytes_over(0);
+  EXPECT_EQ(write_all({1, 1}), TicketState::kDone);
+  EXPECT_EQ(bytes_over(0), before);
+}
+
+TEST_P(RailsTest, AWriteWhoseOnlyRailIsBrokenFails) {
+  write_until_all_rails_carry();
+  if (!wire_->break_rail(0, 1)) GTEST_SKIP() << "nothing breaks a rail of this wire";
+  const uint64_t before = bytes_over(0);
+  const uint64_t ticket =
+      writer_->write(source_region_, target_, {0, 0, source_.size()}, {}, deadline(), {1, 1})
+          .value();
+  EXPECT_TRUE(wait([&] { return writer_->state(ticket).value() == TicketState::kFailed; }));
+  EXPECT_EQ(bytes_over(0), before) << "no other rail carries it";
+}
+
+TEST_P(RailsTest, RailsThatAreNotThereAreRefused) {
+  const auto write = [&](RailRange rails) {
+    return writer_->write(source_region_, target_, {0, 0, 1}, {}, deadline(), rails);
+  };
+  EXPECT_EQ(write({2, 1}).status().message(),
+            "the write names 1 rails from number 2 on: this engine has 2");
+  EXPECT_FALSE(write({0, 3}).ok());
+  EXPECT_FALSE(write({1, ~size_t{0}}).ok());
+  EXPECT_FALSE(write({~size_t{0}, 1}).ok());
 }
 
 TEST_P(RailsTest, WhoeverConnectsLaterHearsOfIt) {

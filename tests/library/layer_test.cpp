@@ -58,6 +58,7 @@ TEST_F(LayerTest, ErrorsCarryTheWordsAndTheDriversResult) {
   DeviceBuffer device(driver(), 64);
   const auto refused = engine.copy(at(device.at()), host.data(), kSize, new_stream());
   EXPECT_EQ(refused.status().cuda_result(), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(refused.status().code(), BRAID_ERROR_CUDA);
   EXPECT_NE(refused.status().message().find("CUDA_ERROR_INVALID_VALUE"), std::string::npos);
   const std::array<const void*, 1> one{nullptr};
   const std::array<size_t, 2> two{8, 8};
@@ -66,6 +67,7 @@ TEST_F(LayerTest, ErrorsCarryTheWordsAndTheDriversResult) {
   EXPECT_FALSE(engine.copy(nullptr, nullptr, 8, nullptr).ok());
   const std::array wrong{braid_option{"BRAID_OPENING", "loud"}};
   EXPECT_NE(Engine::open(wrong).status().message().find("BRAID_OPENING"), std::string::npos);
+  EXPECT_EQ(Engine::open(wrong).status().code(), BRAID_ERROR_OPTION);
   Engine moved = std::move(engine);
   EXPECT_NE(engine.prepare().message().find("null"), std::string::npos);
 }

@@ -1,10 +1,7 @@
 // The C interface of include/braid/fabric_abi.h: an engine itself.
 #include "fabric/library/abi.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <utility>
 
@@ -19,39 +16,6 @@ static_assert(BRAID_FABRIC_FAILED == static_cast<int>(TicketState::kFailed));
 static_assert(BRAID_FABRIC_QUARANTINED == static_cast<int>(TicketState::kQuarantined));
 static_assert(BRAID_FABRIC_FENCED == static_cast<int>(Fence::kFenced));
 static_assert(BRAID_FABRIC_MEMORY_QUARANTINED == static_cast<int>(Fence::kQuarantined));
-
-namespace {
-
-thread_local std::string last_error;
-std::atomic<int> forks = 0;
-
-}  // namespace
-
-namespace braid::fabric::abi {
-
-int forks_so_far() {
-  static const bool is_watched =
-      pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;  // in the child
-  return is_watched ? forks.load() : 0;
-}
-
-braid_status report(braid_status code, std::string message) {
-  last_error = std::move(message);
-  return code;
-}
-
-braid_status hand_out(const std::vector<std::byte>& bytes, void* buffer, size_t buffer_bytes,
-                      size_t* needed_bytes) {
-  if (needed_bytes != nullptr) *needed_bytes = bytes.size();
-  if (buffer == nullptr && buffer_bytes == 0) return BRAID_OK;
-  if (buffer == nullptr || buffer_bytes < bytes.size())
-    return report(BRAID_ERROR_ARGUMENT,
-                  "the buffer is null, or smaller than " + std::to_string(bytes.size()) + " bytes");
-  std::memcpy(buffer, bytes.data(), bytes.size());
-  return BRAID_OK;
-}
-
-}  // namespace braid::fabric::abi
 
 braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric** fabric) try {
   constexpr size_t kFirstBytes = offsetof(braid_fabric_options, nics);
@@ -86,7 +50,7 @@ braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric
 
 void braid_fabric_close(braid_fabric* fabric) {
   // In a child process the engine's thread does not exist, and its memory is the parent's.
-  if (fabric != nullptr && fabric->forks != forks_so_far()) return;
+  if (fabric != nullptr && !fabric->process.is_this()) return;
   const std::unique_ptr<braid_fabric> closed(fabric);
 }
 
@@ -95,8 +59,8 @@ braid_status braid_fabric_address(braid_fabric* fabric, void* buffer, size_t buf
   return guarded(fabric, [&](Service& service) {
     const auto bytes =
         service.with([](Engine& engine) { return encode(engine.address(), engine.secret()); });
-    return hand_out(bytes, buffer, buffer_bytes, needed_bytes);
+    return hand_out(bytes.data(), bytes.size(), buffer, buffer_bytes, needed_bytes);
   });
 }
 
-const char* braid_fabric_last_error() { return last_error.c_str(); }
+const char* braid_fabric_last_error() { return braid::fabric::abi::last_error(); }

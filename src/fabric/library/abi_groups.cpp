@@ -28,7 +28,8 @@ braid_status braid_fabric_remove_group(braid_fabric* fabric, uint64_t group) {
 }
 
 braid_status braid_fabric_scatter(braid_fabric* fabric, uint64_t region, uint64_t group,
-                                  const braid_fabric_part* parts, size_t count, uint64_t limit_us,
+                                  const braid_fabric_part* parts, size_t count,
+                                  const braid_fabric_rails* rails, uint64_t limit_us,
                                   uint64_t* ticket) {
   const auto scatter = [&](Service& service) {
     std::vector<Part> all;
@@ -37,7 +38,8 @@ braid_status braid_fabric_scatter(braid_fabric* fabric, uint64_t region, uint64_
           {{parts[i].source_offset_bytes, parts[i].target_offset_bytes, parts[i].size_bytes},
            optional_of(parts[i].immediate)});
     return hand_out(service.with([&](Engine& engine) {
-      return engine.scatter(region, group, all, braid::monotonic_after_ns(limit_us));
+      return engine.scatter(region, group, all, braid::monotonic_after_ns(limit_us),
+                            range_of(rails));
     }),
                     ticket);
   };

@@ -39,7 +39,7 @@ braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t 
     *grant = granted.value().grant;
     const auto bytes = service.with(
         [&](Engine& engine) { return encode(granted.value().descriptor, engine.secret()); });
-    return hand_out(bytes, descriptor, buffer_bytes, descriptor_bytes);
+    return hand_out(bytes.data(), bytes.size(), descriptor, buffer_bytes, descriptor_bytes);
   };
   return guarded(fabric, give, grant, descriptor, descriptor_bytes);
 }

@@ -46,8 +46,9 @@ braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, siz
     (void)service.with([&](Engine& engine) { return engine.disconnect(connecting.value()); });
     return report(
         BRAID_ERROR_UNAVAILABLE,
-        "the peer has not answered: it is gone, is another process, has another secret, or "
-        "does not work");
+        "the peer has not answered: it is gone, is another process, has another secret, has no "
+        "room for another peer (over shm an engine takes 63, see docs/fabric.md), or does not "
+        "work");
   };
   return guarded(fabric, connect, address, peer);
 }

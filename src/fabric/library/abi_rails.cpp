@@ -80,6 +80,6 @@ braid_status braid_fabric_report(braid_fabric* fabric, int form, char* buffer, s
     all.nics = service.rails().nics;
     const std::string text = write_report(static_cast<StatsFormat>(form), all);
     const Bytes bytes = bytes_of(text.c_str(), text.size() + 1);
-    return hand_out({bytes.begin(), bytes.end()}, buffer, buffer_bytes, needed_bytes);
+    return hand_out(bytes.data(), bytes.size(), buffer, buffer_bytes, needed_bytes);
   });
 }

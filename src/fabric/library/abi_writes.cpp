@@ -16,12 +16,13 @@ Pages pages_of(const braid_fabric_pages& pages, size_t count) {
 
 braid_status braid_fabric_write(braid_fabric* fabric, uint64_t region, uint64_t source_offset_bytes,
                                 uint64_t target, uint64_t target_offset_bytes, uint64_t size_bytes,
-                                const uint32_t* immediate, uint64_t limit_us, uint64_t* ticket) {
+                                const uint32_t* immediate, const braid_fabric_rails* rails,
+                                uint64_t limit_us, uint64_t* ticket) {
   const auto write = [&](Service& service) {
     const Slice slice{source_offset_bytes, target_offset_bytes, size_bytes};
     const Result<uint64_t> begun = service.with([&](Engine& engine) {
       return engine.write(region, target, slice, optional_of(immediate),
-                          braid::monotonic_after_ns(limit_us));
+                          braid::monotonic_after_ns(limit_us), range_of(rails));
     });
     return begun.ok() ? hand_out(begun, ticket)
                       : report(begun.status(), code_for_target(service, target));
@@ -33,14 +34,15 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
                                       const braid_fabric_pages* source, uint64_t target,
                                       const braid_fabric_pages* destination, uint64_t page_bytes,
                                       size_t page_count, const uint32_t* immediate,
-                                      uint64_t limit_us, uint64_t* ticket) {
+                                      const braid_fabric_rails* rails, uint64_t limit_us,
+                                      uint64_t* ticket) {
   const auto write = [&](Service& service) {
     if (page_count > 0 && (source->indices == nullptr || destination->indices == nullptr))
       return report(BRAID_ERROR_ARGUMENT, "a list of pages is null, and page_count counts them");
     const Result<uint64_t> begun = service.with([&](Engine& engine) {
       return engine.write_pages(region, target, page_bytes, pages_of(*source, page_count),
                                 pages_of(*destination, page_count), optional_of(immediate),
-                                braid::monotonic_after_ns(limit_us));
+                                braid::monotonic_after_ns(limit_us), range_of(rails));
     });
     return begun.ok() ? hand_out(begun, ticket)
                       : report(begun.status(), code_for_target(service, target));

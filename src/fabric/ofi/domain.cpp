@@ -27,6 +27,16 @@ namespace {
 constexpr size_t kEventsAtOnce = 64;
 constexpr size_t kSegmentsMax = 8;
 
+/// A peer takes a place for messages and one for its door, in each direction, and gives back those
+/// of the outgoing direction alone.
+Status no_place(const std::string& provider, size_t places) {
+  return Status::error("this engine takes no further peer over " + provider +
+                           ": libfabric's table of peers has room for " +
+                           std::to_string(places / 4) + " at once, or " +
+                           std::to_string(places / 2) + " that come one after the other",
+                       "Close this engine and open another, or use tcp;ofi_rxm");
+}
+
 class OfiDomain final : public Domain {
  public:
   static Result<std::unique_ptr<Domain>> open(const Quirks& quirks,
@@ -201,9 +211,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
               : address.size() != station_.name.size())
     return Status::error("this is no address of " + traits_.provider);
   if (quirks_.peers_max > 0 && peers_.count() + connects_ >= quirks_.peers_max)
-    return Status::error(traits_.provider + " has no room for further peers: " +
-                             std::to_string(connects_) + " connections have been made",
-                         "Open another engine, or use tcp;ofi_rxm");
+    return no_place(traits_.provider, quirks_.peers_max);
   ++connects_;
   Peer peer;
   if (quirks_.needs_endpoint_for_each_peer) {
