@@ -54,6 +54,7 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
   if (socket.ok()) {  // otherwise postings fail
     BRAID_LET(segment, Segment::create());
     if (socket.value().send(bytes_of(hello_of(*version)), segment.file())) {
+      socket.value().wakes(waker_);
       peer.sayings.emplace(&segment.shared().to_owner);
       peer.consumer.emplace(&segment.shared().to_writer);
       peer.segment.emplace(std::move(segment));
@@ -70,15 +71,17 @@ void LocalDomain::disconnect(uint32_t number) {
   for (auto& [key, import] : peer.imports) stop_writing(import);
 }
 
-// ---- Into GPU memory ----
+// ---- Into memory that the owner shares ----
 
-void LocalDomain::write_to_gpu(uint64_t id) {
+void LocalDomain::write_to_shared(uint64_t id) {
   Posting& posting = *postings_.find(id);
   Import& import = import_of(posting);
   posting.import = &import;
-  if (import.is_removed)
+  if (import.is_refused)
+    refuse(peers_.at(posting.peer), id);
+  else if (import.is_removed)
     end_posting(id, false);
-  else if (import.mapping == nullptr || !import.waiting.empty())
+  else if (!import.is_open() || !import.waiting.empty())
     import.waiting.push_back(id);
   else
     start_copy(id);
@@ -120,33 +123,31 @@ void LocalDomain::start_copy(uint64_t id) {
       case Mapping::State::kReady: break;
     }
   }
-  const bool is_inside = std::all_of(
-      posting.segments.begin(), posting.segments.end(), [&](const fabric::Segment& segment) {
-        const uint64_t offset = segment.target_address - kGpuBase, all = import.offer.size_bytes;
-        return offset <= all && segment.source.size() <= all - offset;
-      });
-  if (!is_inside || route_->slot->load() != write.target_key) return end_posting(id, false);
-  posting.copies = posting.segments.size();
+  for (size_t i = 0; i < posting.segment_count(); ++i) {
+    const fabric::Segment segment = posting.segment_at(i);
+    const uint64_t offset = offset_of(segment.target_address), all = import.offer.size_bytes;
+    if (offset > all || segment.source.size() > all - offset) return end_posting(id, false);
+  }
+  if (route_->slot->load() != write.target_key) return end_posting(id, false);
+  if (route_->batch == nullptr) {
+    ++import.copies;
+    return peers_.at(posting.peer).page_writes.push_back(id);
+  }
+  posting.copies = posting.segment_count();
   import.copies += posting.copies;
   copies_ += posting.copies;
-  for (const fabric::Segment& segment : posting.segments)
-    route_->batch->push_back({route_->address + (segment.target_address - kGpuBase),
+  for (size_t i = 0; i < posting.segment_count(); ++i) {
+    const fabric::Segment segment = posting.segment_at(i);
+    route_->batch->push_back({route_->address + offset_of(segment.target_address),
                               reinterpret_cast<CUdeviceptr>(segment.source.data()),
                               segment.source.size(), id, ended_, route_->may_be_kernels,
                               route_->number});
+  }
 }
 
 /// Finds the route, and remembers it: the next posting is likely to take the same one.
 Mapping::State LocalDomain::find_route(const Posting& posting) {
   Import& import = *posting.import;
-  const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
-  lane_ends_.add(*lane);
-  import.lanes.insert(lane);
-  import.lane = lane;
-  const Mapping::State state = import.mapping->prepare(*lane);
-  if (state != Mapping::State::kReady) return state;
-  const bool is_host = regions_.at(posting.write.region).lane == nullptr;
-  const gpu::Way way = is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
   Route route;
   route.number = next_route_++;
   route.peer = posting.peer;
@@ -154,11 +155,24 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
   route.key = posting.write.target_key;
   route.import = &import;
   route.slot = &peers_.at(posting.peer).segment->shared().board[import.offer.slot % kSlots];
-  route.address = import.mapping->address_for(*lane);
-  route.may_be_kernels = !is_host && import.offer.kind != Offer::kSameProcess;
-  route.batch = &batches_[{lane.get(), way}];
+  const std::shared_ptr<gpu::Lane>& source = regions_.at(posting.write.region).lane;
+  if (import.mapping == nullptr) {
+    route.address = reinterpret_cast<CUdeviceptr>(import.first);
+    if (source != nullptr) route.batch = &batches_[{source.get(), gpu::Way::kToHost}];
+  } else {
+    const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
+    lane_ends_.add(*lane);
+    import.lanes.insert(lane);
+    import.lane = lane;
+    const Mapping::State state = import.mapping->prepare(*lane);
+    if (state != Mapping::State::kReady) return state;
+    const gpu::Way way = source == nullptr ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
+    route.address = import.mapping->address_for(*lane);
+    route.may_be_kernels = source != nullptr && import.offer.kind != Offer::kSameProcess;
+    route.batch = &batches_[{lane.get(), way}];
+  }
   route_ = route;
-  return state;
+  return Mapping::State::kReady;
 }
 
 void LocalDomain::copied(uint64_t tag, bool ok) {
@@ -174,14 +188,48 @@ void LocalDomain::copied(uint64_t tag, bool ok) {
   }
   --posting.import->copies;
   posting.ok = posting.ok && ok;
-  if (--posting.copies > 0) return;
-  const bool is_heard = posting.ok && peer.socket;
-  if (is_heard && posting.write.immediate)
-    peer.landed[*posting.write.immediate] += posting.write.slices;
+  if (--posting.copies == 0) end_write(peer, id, posting.ok);
+}
+
+/// Of a write whose bytes this process has copied.
+void LocalDomain::end_write(Peer& peer, uint64_t id, bool ok) {
+  const Write& write = postings_.find(id)->write;
+  const bool is_heard = ok && peer.socket;
+  if (is_heard && write.immediate) peer.landed[*write.immediate] += write.slices;
   end_posting(id, is_heard);
 }
 
-// ---- Into host memory ----
+/// Copies on, for a short while.
+void LocalDomain::copy_pages(Peer& peer) {
+  for (uint64_t left_bytes = kPageBytesAtOnce; left_bytes > 0 && !peer.page_writes.empty();) {
+    const uint64_t id = peer.page_writes.front();
+    Posting& posting = *postings_.find(id);
+    const bool ok = copy_part(peer, posting, left_bytes);
+    if (ok && !posting.is_put()) continue;
+    peer.page_writes.pop_front();
+    --posting.import->copies;
+    end_write(peer, id, ok);
+  }
+}
+
+/// False: the memory must not be written any more.
+bool LocalDomain::copy_part(const Peer& peer, Posting& posting, uint64_t& left_bytes) {
+  const Import& import = *posting.import;
+  const auto& slot = peer.segment->shared().board[import.offer.slot % kSlots];
+  while (left_bytes > 0 && !posting.is_put()) {
+    if (import.is_removed || slot.load() != posting.write.target_key) return false;
+    const fabric::Segment segment = posting.segment_at(posting.segment);
+    const Bytes rest = segment.source.subspan(posting.next);
+    const Bytes part = rest.first(std::min(rest.size(), left_bytes));
+    std::memcpy(import.first + offset_of(segment.target_address) + posting.next, part.data(),
+                part.size());
+    posting.put(part.size());
+    left_bytes -= part.size();
+  }
+  return true;
+}
+
+// ---- Into host memory that the owner does not share ----
 
 void LocalDomain::write_to_host(Peer& peer) {
   while (!peer.host_writes.empty() && put_host_part(peer, peer.host_writes.front())) {
@@ -196,7 +244,7 @@ void LocalDomain::write_to_host(Peer& peer) {
 bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
   Posting& posting = *postings_.find(id);
   const Write& write = posting.write;
-  const fabric::Segment& segment = posting.segments[posting.segment];
+  const fabric::Segment segment = posting.segment_at(posting.segment);
   const uint64_t size_bytes = std::min(segment.source.size() - posting.next, kHostPartBytes);
   const bool ends_segment = posting.next + size_bytes == segment.source.size();
   Bytes part = segment.source.subspan(posting.next, size_bytes);
@@ -214,14 +262,13 @@ bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
   const HostWrite header{id,
                          segment.target_address + posting.next,
                          write.target_key,
-                         ends_segment && posting.segment + 1 == posting.segments.size(),
+                         ends_segment && posting.segment + 1 == posting.segment_count(),
                          write.immediate.has_value(),
                          write.immediate.value_or(0),
                          write.slices};
   if (!peer.sayings->say_now(kBytes, header, part)) return false;
   peer.state = Peer::Bounce::kFree;
-  posting.next = ends_segment ? 0 : posting.next + size_bytes;
-  posting.segment += ends_segment ? 1 : 0;
+  posting.put(size_bytes);
   return true;
 }
 
@@ -255,16 +302,41 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
   const auto found = peer.imports.find(offer->key);
   if (found == peer.imports.end()) return;
   Import& import = found->second;
-  if (import.mapping != nullptr || import.is_refused) return;
-  const cuda::Driver* driver = gpu::process_driver();
-  if (driver == nullptr || !is_sound(*offer, peer)) {
-    if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
-    import.is_refused = true;
-    return stop_writing(import);
-  }
+  if (!import.is_awaited()) return;
   import.offer = *offer;
-  import.gpu = find_gpu(*driver, offer->gpu);
-  import.mapping = std::make_shared<Mapping>(*driver, *offer, std::move(packet.file));
+  if (is_sound(*offer, peer) && open(import, std::move(packet.file))) return;
+  if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
+  import.is_refused = true;
+  for (const uint64_t posting : std::exchange(import.waiting, {})) refuse(peer, posting);
+  stop_writing(import);
+}
+
+/// False: this process cannot map it.
+bool LocalDomain::open(Import& import, File file) {
+  const Offer& offer = import.offer;
+  if (offer.kind == Offer::kPages) {
+    const uint64_t inside = offer.offset_bytes % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    auto pages =
+        map_shared_pages(file, offer.offset_bytes - inside, inside + offer.size_bytes, true);
+    if (!pages.ok()) return false;
+    import.pages = std::move(pages).value();
+    import.first = static_cast<std::byte*>(import.pages.memory()) + inside;
+    return true;
+  }
+  const cuda::Driver* driver = gpu::process_driver();
+  if (driver == nullptr) return false;
+  import.gpu = find_gpu(*driver, offer.gpu);
+  import.mapping = std::make_shared<Mapping>(*driver, offer, std::move(file));
+  return true;
+}
+
+/// A write into memory that cannot be mapped. The owner can land bytes in host memory itself.
+void LocalDomain::refuse(Peer& peer, uint64_t id) {
+  Posting& posting = *postings_.find(id);
+  if ((posting.write.target_address & kGpuBase) != 0 || !peer.is_reachable())
+    return end_posting(id, false);
+  posting.import = nullptr;
+  peer.host_writes.push_back(id);
 }
 
 /// Whether the region lies within the shared memory, and the offer names an address only if it
@@ -272,6 +344,7 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
 bool LocalDomain::is_sound(const Offer& offer, const Peer& peer) {
   switch (offer.kind) {
     case Offer::kMapping:
+    case Offer::kPages:
       return offer.offset_bytes <= offer.shared_bytes &&
              offer.size_bytes <= offer.shared_bytes - offer.offset_bytes;
     case Offer::kIpc: return true;
@@ -288,6 +361,8 @@ void LocalDomain::stop_writing(Import& import) {
 
 void LocalDomain::advance(Peer& peer) {
   peer.sayings->go_on();
+  start_waiting(peer);
+  copy_pages(peer);
   while (!peer.landed.empty()) {
     const auto [immediate, count] = *peer.landed.begin();
     if (!peer.sayings->say_now(kLanded, Landed{immediate, std::min(count, kLandedMax)}, {})) break;
@@ -297,26 +372,27 @@ void LocalDomain::advance(Peer& peer) {
       peer.landed.erase(peer.landed.begin());
   }
   if (!peer.is_leaving) write_to_host(peer);
-  advance_imports(peer);
+  let_go_of_removed(peer);
   const bool has_said_all = peer.landed.empty() && peer.sayings->is_empty();
   if (peer.is_leaving && peer.imports.empty() && has_said_all) lose(peer);
+}
+
+void LocalDomain::start_waiting(Peer& peer) {
+  for (auto& [key, import] : peer.imports) {
+    if (peer.is_leaving) stop_writing(import);
+    if (import.is_open())
+      for (const uint64_t posting : std::exchange(import.waiting, {})) start_copy(posting);
+  }
 }
 
 /// Lets go of memory that must not be written any more. An offer that was asked for may still be on
 /// its way. A leaving domain does not wait for it: the owner handles the records in order, so it
 /// learns that the memory was let go.
-void LocalDomain::advance_imports(Peer& peer) {
+void LocalDomain::let_go_of_removed(Peer& peer) {
   for (auto found = peer.imports.begin(); found != peer.imports.end();) {
     Import& import = found->second;
-    if (peer.is_leaving) stop_writing(import);
-    if (import.mapping != nullptr)
-      for (const uint64_t posting : std::exchange(import.waiting, {})) start_copy(posting);
-    const bool is_asked = import.mapping == nullptr && !import.is_refused;
-    if (!import.is_removed || import.copies > 0 || (is_asked && peer.is_reachable())) {
-      ++found;
-      continue;
-    }
-    if (import.mapping != nullptr && !import.mapping->let_go()) {
+    const bool is_to_come = import.is_awaited() && peer.is_reachable();
+    if (!import.is_removed || import.copies > 0 || is_to_come || !import.let_go()) {
       ++found;
       continue;
     }
@@ -325,6 +401,19 @@ void LocalDomain::advance_imports(Peer& peer) {
     found = peer.imports.erase(found);
     for (const auto& lane : lanes) release(lane);
   }
+}
+
+/// False: a lane is still unmapping it.
+bool LocalDomain::Import::let_go() {
+  pages = {};
+  return mapping == nullptr || mapping->let_go();
+}
+
+/// Of a peer that nothing is said to any more.
+void LocalDomain::close_imports(Peer& peer) {
+  start_waiting(peer);
+  copy_pages(peer);
+  let_go_of_removed(peer);
 }
 
 /// The peer's process has ended, or sent an invalid record, or all is said to a peer that we leave.
@@ -337,7 +426,7 @@ void LocalDomain::lose(Peer& peer) {
     end_posting(peer.host_writes.back(), false);
     peer.host_writes.pop_back();
   }
-  advance_imports(peer);
+  close_imports(peer);
 }
 
 /// Frees the shared memory as soon as nothing needs it, and the peer's number once it is
