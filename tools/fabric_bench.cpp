@@ -310,7 +310,10 @@ void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = fabric.add_subcommand(
       "bench", "writes between two processes, in turns with others' (docs/fabric.md)");
-  command->add_option("--provider", options->providers, "tcp;ofi_rxm, shm, net, local (its buffers mapped, the raw loop over shm)")->delimiter(',');
+  command
+      ->add_option("--provider", options->providers,
+                   "tcp;ofi_rxm, shm, net, local (its buffers mapped, the raw loop over shm)")
+      ->delimiter(',');
   command
       ->add_option("--against", options->against,
                    "plain: a raw libfabric loop; nixl, mooncake: Python wheels, if installed; or "

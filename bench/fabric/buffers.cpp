@@ -58,23 +58,19 @@ Result<TargetMemory> Buffers::map_target_again() const {
     BRAID_LET(pages, MappedPages::map_shared(target_file(), 0, target().size(), true));
     mapped.huge = std::move(pages);
   } else {
-    BRAID_LET(shared,
-              fabric::local::SharedMemory::open(File(dup(target_file())), target().size()));
+    BRAID_LET(shared, fabric::local::SharedMemory::open(File(dup(target_file())), target().size()));
     mapped.shared = std::move(shared);
   }
   return mapped;
 }
 
-void Buffers::clear(const Load& load) const {
-  std::memset(target().data(), 0, load.total_bytes());
-}
+void Buffers::clear(const Load& load) const { std::memset(target().data(), 0, load.total_bytes()); }
 
 // Backwards, since what is written last comes last.
 bool Buffers::has_arrived(const Load& load) const {
   for (uint64_t i = load.count; i-- > 0;) {
     const uint64_t offset = load.place(i) * load.size_bytes;
-    if (std::memcmp(source().data() + offset, target().data() + offset,
-                    load.size_bytes) != 0)
+    if (std::memcmp(source().data() + offset, target().data() + offset, load.size_bytes) != 0)
       return false;
   }
   return true;

@@ -23,8 +23,8 @@
  * Ownership: the caller owns the memory, and keeps it until remove_region has succeeded. Memory of
  * allocate_memory is the engine's. A number (uint64_t) of a peer, region, ticket, ... is never used
  * twice. The number of a thing that is gone is BRAID_ERROR_ARGUMENT. A call about a peer that is
- * lost, and not disconnected yet, is BRAID_ERROR_PEER; memory that the network or the driver refuses
- * is BRAID_ERROR_REGION.
+ * lost, and not disconnected yet, is BRAID_ERROR_PEER; memory that the network or the driver
+ * refuses is BRAID_ERROR_REGION.
  *
  * Threads: any thread may call any function at any time, except while close runs. A thread of the
  * engine makes progress while no caller waits. wait_..., accept, connect and revoke block up to
@@ -148,9 +148,10 @@ BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t pe
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
 /* Allocates memory of the engine, zeroed, on the NUMA node of the calling thread, and registers it.
- * remove_region frees it, and so does close. With the provider "local", peers to which it is granted
- * map it, and write it by copies of their own; other host memory is written through a queue. Grant
- * parts of one allocation to peers that trust each other only: docs/fabric.md, "Trust". */
+ * remove_region frees it, and so does close. With the provider "local", peers to which it is
+ * granted map it, and write it by copies of their own; other host memory is written through a
+ * queue. Grant parts of one allocation to peers that trust each other only: docs/fabric.md,
+ * "Trust". */
 BRAID_API braid_status braid_fabric_allocate_memory(braid_fabric* fabric, size_t size_bytes,
                                                     void** memory, uint64_t* region);
 /* Fails while part of the region is granted, or is the source of a write. Removing the last region

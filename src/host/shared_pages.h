@@ -36,8 +36,8 @@ class MappedPages {
 
  private:
   MappedPages(void* memory, size_t size_bytes) : memory_(memory), size_bytes_(size_bytes) {}
-  static Result<MappedPages> map(int file, uint64_t offset_bytes, size_t size_bytes,
-                                 int protection, int flags);
+  static Result<MappedPages> map(int file, uint64_t offset_bytes, size_t size_bytes, int protection,
+                                 int flags);
 
   void* memory_ = nullptr;
   size_t size_bytes_ = 0;

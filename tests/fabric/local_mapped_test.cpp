@@ -1,4 +1,5 @@
-// Host memory that peers map: what a step of theirs copies, and what goes through the queue instead.
+// Host memory that peers map: what a step of theirs copies, and what goes through the queue
+// instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,9 +30,9 @@ class LocalMappedTest : public testing::Test {
   void post(const RemoteRange& range, uint64_t offset, Bytes source) {
     Write write;
     write.peer = peer_;
-    write.region = writer_->add_region({const_cast<std::byte*>(source.data()), source.size()},
-                                       Access::kLocal)
-                       .value();
+    write.region =
+        writer_->add_region({const_cast<std::byte*>(source.data()), source.size()}, Access::kLocal)
+            .value();
     write.source = source;
     write.target_address = range.base + offset;
     write.target_key = range.key;

@@ -65,7 +65,8 @@ class Mapper {
     std::vector<std::byte> source(64);
     Write write;
     write.peer =
-        domain->connect(Bytes(words, static_cast<size_t>(size_bytes)).subspan(sizeof range)).value();
+        domain->connect(Bytes(words, static_cast<size_t>(size_bytes)).subspan(sizeof range))
+            .value();
     write.region = domain->add_region(source, Access::kLocal).value();
     write.source = source;
     write.target_address = range.base;

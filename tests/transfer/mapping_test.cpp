@@ -65,7 +65,9 @@ TEST(TransferPages, ThoseThatMayBeWrittenKeepTheirSize) {
 
 TEST(TransferPages, WhatItsOwnerCouldTakeAwayIsNotMapped) {
   EXPECT_FALSE(map_shared_pages(unsealed(kBytes), 0, kBytes, false).ok());
-  EXPECT_FALSE(map_shared_pages(make_shared_pages(4096, shared_kind(true)).value().file, 0, kBytes, false).ok());
+  EXPECT_FALSE(
+      map_shared_pages(make_shared_pages(4096, shared_kind(true)).value().file, 0, kBytes, false)
+          .ok());
   FILE* plain = tmpfile();
   EXPECT_EQ(ftruncate(fileno(plain), kBytes), 0);
   EXPECT_FALSE(map_shared_pages(File(dup(fileno(plain))), 0, kBytes, false).ok());

@@ -47,9 +47,9 @@ class Service {
   /// Memory of zeros and its region. Peers map it where the provider is "local" and the kernel can
   /// share memory.
   Result<Allocated> allocate_memory(size_t size_bytes);
-  /// As Engine::remove_region. Frees what allocate_memory has allocated. If it is the last region of a context of the program's, this waits
-  /// until braid has freed everything in that context, for which the driver waits for the context's
-  /// streams.
+  /// As Engine::remove_region. Frees what allocate_memory has allocated. If it is the last region
+  /// of a context of the program's, this waits until braid has freed everything in that context,
+  /// for which the driver waits for the context's streams.
   Status remove_region(uint64_t region);
 
   /// Returns `call(engine)`. Nobody else uses the engine meanwhile.
@@ -108,8 +108,8 @@ class Service {
   bool is_local_ = false;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
-  std::unique_ptr<Engine> engine_;                                     // under the mutex
-  SlotMap<Request> requests_;                                          // under the mutex
+  std::unique_ptr<Engine> engine_;                        // under the mutex
+  SlotMap<Request> requests_;                             // under the mutex
   std::unordered_map<uint64_t, std::shared_ptr<gpu::LaneEnd>> lanes_;  // by region, under it too
   Watchers watchers_;                                                  // under the mutex
   std::unique_ptr<Events> events_;

@@ -27,8 +27,9 @@ Status check_exportable(const cuda::Driver& driver, MutableBytes memory);
 /// Of host memory. Nothing: it was not allocated to be shared.
 std::optional<Exported> export_pages(MutableBytes memory);
 
-/// The export of one region of GPU memory. Once a peer asks for the memory, the lane's thread asks the driver for
-/// handles. If the driver makes that thread wait, only the offer of this region is late.
+/// The export of one region of GPU memory. Once a peer asks for the memory, the lane's thread asks
+/// the driver for handles. If the driver makes that thread wait, only the offer of this region is
+/// late.
 class Export : public std::enable_shared_from_this<Export> {
  public:
   Export(const cuda::Driver& driver, MutableBytes memory) : driver_(driver), memory_(memory) {}

@@ -43,6 +43,9 @@ Versions versions_of(const std::string& address);
 inline constexpr uint64_t kHello = 0x4c41434f4c444200;
 constexpr uint64_t hello_of(uint8_t version) { return kHello | version; }
 
+/// In tags of copies: into the bounce buffer.
+inline constexpr uint64_t kBouncing = uint64_t{1} << 63;
+
 /// Addresses in GPU memory have this bit, and those in host memory that can be mapped the other
 /// one. The rest is the offset in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;

@@ -254,6 +254,15 @@ class LocalDomain final : public Domain {
   bool is_idle();
 
   // writer.cpp
+  void write_to_host(Peer& peer);
+  bool put_host_part(Peer& peer, uint64_t posting);
+  void advance(Peer& peer);
+  void listen_to(Peer& peer);
+  void handle(Peer& peer, const Consumer::Record& record);
+  void lose(Peer& peer);
+  void forget_if_over(uint32_t peer);
+
+  // imports.cpp
   void write_to_shared(uint64_t posting);
   Import& import_of(const Posting& posting);
   void start_copy(uint64_t posting);
@@ -263,21 +272,14 @@ class LocalDomain final : public Domain {
   void copy_pages(Peer& peer);
   static bool copy_part(const Peer& peer, Posting& posting, uint64_t& left_bytes);
   void end_write(Peer& peer, uint64_t posting, bool ok);
-  void write_to_host(Peer& peer);
-  bool put_host_part(Peer& peer, uint64_t posting);
-  void advance(Peer& peer);
-  void start_waiting(Peer& peer);
-  void let_go_of_removed(Peer& peer);
-  void close_imports(Peer& peer);
-  void listen_to(Peer& peer);
-  void handle(Peer& peer, const Consumer::Record& record);
   void offered(Peer& peer, Packet packet);
   static bool is_sound(const Offer& offer, const Peer& peer);
   static bool open(Import& import, File file);
   void refuse(Peer& peer, uint64_t posting);
   void stop_writing(Import& import);
-  void lose(Peer& peer);
-  void forget_if_over(uint32_t peer);
+  void start_waiting(Peer& peer);
+  void let_go_of_removed(Peer& peer);
+  void close_imports(Peer& peer);
 
   // owner.cpp
   void welcome(Packet packet, Socket socket);

@@ -99,7 +99,8 @@ MappedMemory map_memory_of(const Description& owner, const fabric::Origin& self,
   Result<Socket> socket = Socket::connect(sharing_socket(owner.incarnation));
   if (!socket.ok()) return mapped;
   Asker asker(std::move(socket).value(), secret, end_ns);
-  const std::shared_ptr<const MappedPages> board = asker.is_challenged() ? map_board(asker) : nullptr;
+  const std::shared_ptr<const MappedPages> board =
+      asker.is_challenged() ? map_board(asker) : nullptr;
   uint64_t after = 0;
   for (size_t i = 0; board != nullptr && i < kSharedMax; ++i) {
     const std::optional<Asker::Told> told = asker.ask(false, after);

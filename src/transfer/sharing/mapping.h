@@ -15,7 +15,8 @@ namespace braid::transfer {
 /// Writable only where the owner allows it.
 class MappedRange {
  public:
-  MappedRange(const SharedMemory& memory, MappedPages pages, std::shared_ptr<const MappedPages> board)
+  MappedRange(const SharedMemory& memory, MappedPages pages,
+              std::shared_ptr<const MappedPages> board)
       : memory_(memory), pages_(std::move(pages)), board_(std::move(board)) {}
 
   const SharedMemory& memory() const { return memory_; }
