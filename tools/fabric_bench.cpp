@@ -114,7 +114,7 @@ class Bench {
   }
 
  private:
-  std::string provider() const { return race_.rails.quirks->provider; }
+  std::string provider() const { return race_.rails.provider(); }
 
   json record(const bench::RaceResult& result, const std::string& against) const {
     return {{"provider", provider()},
@@ -186,7 +186,7 @@ class Bench {
 /// In a process of its own, since one that has loaded libfabric must not fork.
 Findings bench_apart(const BenchOptions& options, const bench::RaceOptions& race) {
   Findings lost;
-  lost.error = std::string(race.rails.quirks->provider) + " does not work here";
+  lost.error = std::string(race.rails.provider()) + " does not work here";
   int ends[2];
   std::fflush(nullptr);
   if (pipe2(ends, O_CLOEXEC) != 0) return lost;
@@ -210,6 +210,12 @@ Findings bench_apart(const BenchOptions& options, const bench::RaceOptions& race
   return status == 0 ? Findings::of(json::parse(text)) : lost;
 }
 
+/// Without quirks: there is no such provider.
+bench::Rails rails_of(const std::string& provider, int count) {
+  if (provider == "local") return {&ofi::shm_quirks(), count, true};
+  return {ofi::find_quirks(provider), count};
+}
+
 Result<bench::RaceOptions> race_of(const BenchOptions& options) {
   const auto sizes = parse_size_list(options.sizes);
   if (!sizes.ok()) return sizes.status();
@@ -220,7 +226,6 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
       race.pattern == bench::Pattern::kBarrier ? std::vector<uint64_t>{0} : sizes.value();
   race.turns = options.turns;
   race.turn_seconds = options.turn_ms / 1e3;
-  race.rails.count = options.rails;
   race.is_against_plain = false;
   for (const std::string& name : options.against) {
     if (name == "plain") {
@@ -271,19 +276,20 @@ int bench_all(const BenchOptions& options) {
   if (options.are_rails_limited) return bench_limited_rails(options.turns, options.json_file);
   auto race = race_of(options);
   if (!race.ok()) return fail(race.status());
-  std::vector<const ofi::Quirks*> providers;
+  std::vector<bench::Rails> providers;
   for (const std::string& provider : options.providers) {
-    providers.push_back(ofi::find_quirks(provider));
-    if (providers.back() == nullptr)
+    providers.push_back(rails_of(provider, options.rails));
+    if (providers.back().quirks == nullptr)
       return fail(Status::error("braid does not know the provider '" + provider + "'"));
-    if (const Status status = check_works(*providers.back()); !status.ok()) return fail(status);
+    if (const Status status = check_works(*providers.back().quirks); !status.ok())
+      return fail(status);
   }
   if (!options.json_file.empty())
     if (const Status status = check_writable(options.json_file); !status.ok()) return fail(status);
   Findings all;
   Bench::print_header();
-  for (const ofi::Quirks* provider : providers) {
-    race.value().rails.quirks = provider;
+  for (const bench::Rails& rails : providers) {
+    race.value().rails = rails;
     const Findings found = bench_apart(options, race.value());
     if (!found.error.empty())
       return fail(Status::error(found.error, "`braid fabric doctor` says what works"));
@@ -304,7 +310,10 @@ void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = fabric.add_subcommand(
       "bench", "writes between two processes, in turns with others' (docs/fabric.md)");
-  command->add_option("--provider", options->providers, "tcp;ofi_rxm, shm, net")->delimiter(',');
+  command
+      ->add_option("--provider", options->providers,
+                   "tcp;ofi_rxm, shm, net, local (its buffers mapped, the raw loop over shm)")
+      ->delimiter(',');
   command
       ->add_option("--against", options->against,
                    "plain: a raw libfabric loop; nixl, mooncake: Python wheels, if installed; or "

@@ -186,9 +186,9 @@ Result<RaceReport> race(const RaceOptions& options, const Progress& progress) {
   if (!buffers.ok()) return buffers.status();
   std::vector<PeerProgram::Opened> peers;
   for (const PeerCommand& command : options.peers)
-    peers.push_back(PeerProgram::open(command, options.rails.quirks->provider, options.pattern,
-                                      buffers.value()));
-  TargetProcess target(options.rails, options.pattern, buffers.value().target());
+    peers.push_back(
+        PeerProgram::open(command, options.rails.provider(), options.pattern, buffers.value()));
+  TargetProcess target(options.rails, options.pattern, buffers.value());
   return Race(options, buffers.value(), std::move(peers), target).run(progress);
 }
 

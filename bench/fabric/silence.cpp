@@ -74,11 +74,10 @@ double cores_while_silent() {
 [[noreturn]] void own(const std::string& provider, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Fabric fabric = must(Fabric::open({provider}));
-  std::vector<std::byte> memory(kMemoryBytes);
-  const auto region = must(fabric.add_region(memory.data(), memory.size()));
+  const auto region = must(fabric.allocate_memory(kMemoryBytes)).region;
   say(socket, must(fabric.address()));
   const auto peer = must(fabric.accept(kLimit));
-  say(socket, must(fabric.grant(region, *peer, 0, memory.size())).descriptor);
+  say(socket, must(fabric.grant(region, *peer, 0, kMemoryBytes)).descriptor);
   for (;;) {
     const auto order = hear(socket);
     const uint32_t immediate = must(fabric.acquire_immediate());

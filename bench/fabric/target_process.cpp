@@ -12,7 +12,8 @@
 #include <cstring>
 #include <string>
 
-#include "bench/fabric/buffers.h"
+#include "fabric/local/domain.h"
+#include "fabric/local/shared_memory.h"
 #include "fabric/ofi/domain.h"
 
 namespace braid::bench {
@@ -61,7 +62,9 @@ std::unique_ptr<Engine> open_engine(const Rails& rails) {
   std::vector<std::unique_ptr<fabric::Domain>> domains;
   for (int i = 1; i <= rails.count; ++i)
     domains.push_back(
-        fabric::ofi::open_domain(*rails.quirks, "127.0.0." + std::to_string(i)).value());
+        rails.is_local
+            ? fabric::local::open_domain().value()
+            : fabric::ofi::open_domain(*rails.quirks, "127.0.0." + std::to_string(i)).value());
   fabric::EngineOptions options;
   options.heartbeat.interval_ns = 0;  // it is silent while others have their turns
   options.engine = static_cast<uint64_t>(getpid()) << 32 | ((now_ns() + opened++) & 0xffffffff);
@@ -71,15 +74,18 @@ std::unique_ptr<Engine> open_engine(const Rails& rails) {
 /// What runs in the other process.
 class TargetProcess::Server {
  public:
-  Server(const Rails& rails, Pattern pattern, Shared& shared, std::span<std::byte> memory)
-      : shared_(shared), memory_(memory), has_barriers_(pattern == Pattern::kBarrier) {
+  Server(const Rails& rails, Pattern pattern, Shared& shared, TargetMemory memory)
+      : shared_(shared),
+        owned_(std::move(memory)),
+        memory_(owned_.bytes()),
+        has_barriers_(pattern == Pattern::kBarrier) {
     for (size_t i = 0; i < shared.member_count; ++i) {
       SharedMember& note = shared.members[i];
       Member& member =
           members_.emplace_back(Member{note, open_engine(rails), Plain(*rails.quirks)});
       note.engine_address.put(encode(member.engine->address()));
       note.plain_address.put(member.plain.address());
-      note.plain_target = member.plain.expose(memory);
+      note.plain_target = member.plain.expose(memory_);
     }
     shared.is_ready = true;
     for (size_t i = 0; i < members_.size(); ++i) grant(members_[i], i);
@@ -161,12 +167,13 @@ class TargetProcess::Server {
   }
 
   Shared& shared_;
+  const TargetMemory owned_;
   const std::span<std::byte> memory_;
   const bool has_barriers_;
   std::vector<Member> members_;
 };
 
-TargetProcess::TargetProcess(const Rails& rails, Pattern pattern, std::span<std::byte> memory) {
+TargetProcess::TargetProcess(const Rails& rails, Pattern pattern, const Buffers& buffers) {
   void* shared =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
@@ -180,7 +187,7 @@ TargetProcess::TargetProcess(const Rails& rails, Pattern pattern, std::span<std:
   process_ = fork();
   if (process_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    Server(rails, pattern, *shared_, memory).run();
+    Server(rails, pattern, *shared_, buffers.map_target_again().value()).run();
   }
   while (!shared_->is_ready) {
     usleep(1000);

@@ -6,9 +6,9 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "bench/fabric/buffers.h"
 #include "bench/fabric/load.h"
 #include "bench/fabric/plain.h"
 #include "fabric/engine.h"
@@ -18,8 +18,10 @@ namespace braid::bench {
 
 /// Rails of an engine: their number, and what they are made of.
 struct Rails {
-  const fabric::ofi::Quirks* quirks = nullptr;
+  const fabric::ofi::Quirks* quirks = nullptr;  ///< of the raw loop, and of braid unless is_local
   int count = 1;
+  bool is_local = false;  ///< braid's provider "local"; the raw loop takes shm
+  const char* provider() const { return is_local ? "local" : quirks->provider; }
 };
 
 /// At 127.0.0.1, 127.0.0.2 and so on.
@@ -43,7 +45,7 @@ class TargetProcess {
   };
 
   /// Forks: before libfabric is loaded, by a process of one thread.
-  TargetProcess(const Rails& rails, Pattern pattern, std::span<std::byte> memory);
+  TargetProcess(const Rails& rails, Pattern pattern, const Buffers& buffers);
   ~TargetProcess();
   TargetProcess(const TargetProcess&) = delete;
   TargetProcess& operator=(const TargetProcess&) = delete;

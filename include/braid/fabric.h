@@ -68,6 +68,10 @@ class Fabric {
     bool allow_unauthenticated = false;  ///< lets rails without a secret reach other hosts
     bool gpu_memory = false;             ///< as braid_fabric_options says
   };
+  struct Allocated {
+    void* memory = nullptr;
+    Region region{};
+  };
   struct Granted {
     Grant grant;
     ByteList descriptor;  ///< for the peer
@@ -174,6 +178,14 @@ class Fabric {
     return numbered<Region>([&](uint64_t* region) {
       return braid_fabric_add_region(get(), memory, size_bytes, region);
     });
+  }
+  /// Memory of the engine, zeroed. Peers of a "local" engine map it. remove_region frees it.
+  Result<Allocated> allocate_memory(size_t size_bytes) {
+    void* memory = nullptr;
+    uint64_t region = 0;
+    if (braid_fabric_allocate_memory(get(), size_bytes, &memory, &region) != BRAID_OK)
+      return failure();
+    return Allocated{memory, Region{region}};
   }
   /// An error while a part is granted and not fenced, or a write still reads it.
   Status remove_region(Region region) {

@@ -20,10 +20,11 @@
  * that does not answer is quarantined too: writes that had begun may still land in it. The memory
  * is fenced once the peer answers, is disconnected, or is lost (braid_fabric_wait_lost).
  *
- * Ownership: the caller owns the memory, and keeps it until remove_region has succeeded. A number
- * (uint64_t) of a peer, region, ticket, ... is never used twice. The number of a thing that is gone
- * is BRAID_ERROR_ARGUMENT. A call about a peer that is lost, and not disconnected yet, is
- * BRAID_ERROR_PEER; memory that the network or the driver refuses is BRAID_ERROR_REGION.
+ * Ownership: the caller owns the memory, and keeps it until remove_region has succeeded. Memory of
+ * allocate_memory is the engine's. A number (uint64_t) of a peer, region, ticket, ... is never used
+ * twice. The number of a thing that is gone is BRAID_ERROR_ARGUMENT. A call about a peer that is
+ * lost, and not disconnected yet, is BRAID_ERROR_PEER; memory that the network or the driver
+ * refuses is BRAID_ERROR_REGION.
  *
  * Threads: any thread may call any function at any time, except while close runs. A thread of the
  * engine makes progress while no caller waits. wait_..., accept, connect and revoke block up to
@@ -37,7 +38,9 @@
  * Nothing is encrypted. Keys are random 64-bit numbers. Processes of one host that use shm can
  * reach each other's memory anyway. docs/fabric.md says what a lying peer can do.
  *
- * Fork: an engine cannot be used in a child process; every call there says so.
+ * Fork: an engine cannot be used in a child process; every call there says so. Memory of
+ * braid_fabric_allocate_memory is not mapped in a child if peers can map it: touching it there is
+ * SIGSEGV.
  *
  * Units: sizes are bytes, time limits microseconds. Source: RDMA Point-to-Point Communication for
  * LLM Systems, section 3.
@@ -55,8 +58,8 @@ typedef struct braid_fabric braid_fabric;
 typedef struct braid_fabric_options {
   size_t struct_bytes;          /* sizeof(braid_fabric_options) */
   const char* provider;         /* libfabric's name: "tcp;ofi_rxm", "shm", "net", "verbs;ofi_rxm",
-                                   "efa". NULL: the first one found, but never efa. "local": GPUs of
-                                   this server, without a network */
+                                   "efa". NULL: the first one found, but never efa. "local":
+                                   processes and GPUs of this server, without a network */
   const char* const* addresses; /* of network interfaces, one for each rail: "10.0.0.7"; for efa, of
                                    RDMA devices: "rdmap0s6". Engines that talk to each other have
                                    equally many, in the same order */
@@ -144,6 +147,13 @@ BRAID_API braid_status braid_fabric_disconnect(braid_fabric* fabric, uint64_t pe
  * which calls wait for the driver, and which memory "local" can share. */
 BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory,
                                                size_t size_bytes, uint64_t* region);
+/* Allocates memory of the engine, zeroed, on the NUMA node of the calling thread, and registers it.
+ * remove_region frees it, and so does close. With the provider "local", peers to which it is
+ * granted map it, and write it by copies of their own; other host memory is written through a
+ * queue. Grant parts of one allocation to peers that trust each other only: docs/fabric.md,
+ * "Trust". */
+BRAID_API braid_status braid_fabric_allocate_memory(braid_fabric* fabric, size_t size_bytes,
+                                                    void** memory, uint64_t* region);
 /* Fails while part of the region is granted, or is the source of a write. Removing the last region
  * in a context that the program has made waits for that context's streams; then the context may be
  * destroyed. */

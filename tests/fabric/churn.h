@@ -90,7 +90,7 @@ struct Holdings {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
       count += line.find("/dev/shm/") != std::string::npos ||
-               line.find("memfd:braid-local") != std::string::npos;
+               line.find("memfd:braid-") != std::string::npos;
     return count;
   }
 };

@@ -33,6 +33,7 @@ struct Case {
   int host_visits_max;     // then the host is another engine
   int64_t bytes_of_visit;  // that may stay; those of libfabric 1.17 are named below
   const char* last;        // how the last engine of a process goes
+  bool is_mapped = false;  // the host's memory, by the visitors
 };
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
@@ -44,6 +45,7 @@ constexpr Case kCases[] = {{"tcp", "tcp;ofi_rxm", false, 1 << 30, 100, "ends"},
                            {"net", "net", false, 1 << 30, 3200, "ends"},
                            {"shm", "shm", false, 40, 1300, "leaves"},
                            {"local", "local", false, 1 << 30, 100, "ends"},
+                           {"mapped", "local", false, 1 << 30, 100, "ends", true},
                            {"staged_tcp", "tcp;ofi_rxm", true, 1 << 30, 100, "ends"},
                            {"staged_shm", "shm", true, 40, 2600, "leaves"}};
 
@@ -52,6 +54,7 @@ class Host {
  public:
   explicit Host(const Case& each)
       : is_gpu_(each.is_gpu),
+        is_mapped_(each.is_mapped),
         fabric_(Fabric::open(test::visit_options(each.provider, each.is_gpu)).value()),
         address_(fabric::test::to_hex(fabric_.address().value())) {}
 
@@ -77,8 +80,13 @@ class Host {
  private:
   struct Visit {
     uint32_t number = 0;
-    std::unique_ptr<test::VisitMemory> memory;
+    std::unique_ptr<test::VisitMemory> memory;  // null: it is allocated
+    const std::byte* allocated = nullptr;
     Fabric::Region region{};
+    std::vector<std::byte> get() const {
+      return memory != nullptr ? memory->get()
+                               : std::vector(allocated, allocated + test::kVisitBytes);
+    }
     Fabric::Grant grant{};
     Fabric::Immediate immediate = 0;
     bool is_over = false;
@@ -87,8 +95,14 @@ class Host {
   void receive(Fabric::Peer peer) {
     Visit& visit = visits_[peer];
     visit.number = next_number_++;
-    visit.memory = std::make_unique<test::VisitMemory>(is_gpu_);
-    visit.region = fabric_.add_region(visit.memory->data(), test::kVisitBytes).value();
+    if (is_mapped_) {
+      const auto allocated = fabric_.allocate_memory(test::kVisitBytes).value();
+      visit.allocated = static_cast<const std::byte*>(allocated.memory);
+      visit.region = allocated.region;
+    } else {
+      visit.memory = std::make_unique<test::VisitMemory>(is_gpu_);
+      visit.region = fabric_.add_region(visit.memory->data(), test::kVisitBytes).value();
+    }
     const auto granted = fabric_.grant(visit.region, peer, 0, test::kVisitBytes).value();
     visit.grant = granted.grant;
     visit.immediate = fabric_.acquire_immediate().value();
@@ -100,7 +114,7 @@ class Host {
   }
 
   void finish(Fabric::Peer peer, Visit& visit) {
-    const std::vector<std::byte> bytes = visit.memory->get();
+    const std::vector<std::byte> bytes = visit.get();
     for (size_t i = 0; i < bytes.size(); ++i)
       ASSERT_EQ(bytes[i], test::byte_of_visit(visit.number, i)) << i;
     ASSERT_EQ(fabric_.revoke(visit.grant, seconds(60)).value(), Fabric::Fence::kFenced);
@@ -111,7 +125,7 @@ class Host {
     visit.is_over = true;
   }
 
-  const bool is_gpu_;
+  const bool is_gpu_, is_mapped_;
   Fabric fabric_;
   std::string address_;
   std::map<Fabric::Peer, Visit> visits_;

@@ -60,10 +60,17 @@ class EngineTest : public testing::TestWithParam<test::WireKind> {
     return writer_->state(ticket).value();
   }
 
-  bool is_under_way() {
-    const auto routes = writer_->routes();
-    return std::any_of(routes.begin(), routes.end(),
-                       [](const RouteStatistics& route) { return route.under_way_bytes > 0; });
+  uint64_t under_way_bytes() {
+    uint64_t sum_bytes = 0;
+    for (const RouteStatistics& route : writer_->routes()) sum_bytes += route.under_way_bytes;
+    return sum_bytes;
+  }
+  bool is_under_way() { return under_way_bytes() > 0; }
+
+  /// As the wire's owners have it; all zero.
+  MutableBytes memory_of_owner(size_t size_bytes) {
+    memories_.push_back(wire_->memory(1, size_bytes));
+    return memories_.back()->bytes();
   }
 
   /// The owner grants `memory`, and the writer opens it.
@@ -81,6 +88,7 @@ class EngineTest : public testing::TestWithParam<test::WireKind> {
   }
 
   std::unique_ptr<test::Wire> wire_;
+  std::vector<std::unique_ptr<test::Memory>> memories_;
   std::unique_ptr<Engine> owner_;
   std::unique_ptr<Engine> writer_;
   uint64_t writers_number_ = 0;  // to the owner
@@ -91,7 +99,7 @@ TEST_P(EngineTest, TheCountSaysThatEveryByteOfAWriteIsThere) {
   for (const uint64_t size_bytes :
        {uint64_t{0}, uint64_t{1}, uint64_t{4097}, uint64_t{9'000'001}}) {
     auto source = some_bytes(size_bytes + 3, 1);
-    std::vector<std::byte> memory(size_bytes + 7);
+    const MutableBytes memory = memory_of_owner(size_bytes + 7);
     const Opened opened = open_memory(memory);
     const uint64_t from = writer_->add_region(source).value();
     const uint32_t immediate = owner_->counters().acquire().value();
@@ -111,7 +119,7 @@ TEST_P(EngineTest, TheCountSaysThatEveryByteOfAWriteIsThere) {
 TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
   const auto untouched = some_bytes(40'000'000, 1);
   auto source = untouched;
-  std::vector<std::byte> memory(source.size());
+  const MutableBytes memory = memory_of_owner(source.size());
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   const uint32_t immediate = owner_->counters().acquire().value();
@@ -119,7 +127,12 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
   const Slice all{0, 0, source.size()};
   const uint64_t ticket = writer_->write(from, opened.target, all, immediate, deadline()).value();
   wait([&] { return is_under_way(); });
+  const bool is_all_under_way = under_way_bytes() == source.size();
   ASSERT_TRUE(writer_->cancel(ticket).ok());
+  if (is_all_under_way) {
+    EXPECT_EQ(end_of(ticket), TicketState::kDone);
+    return;  // this wire has room for all of it
+  }
   EXPECT_FALSE(writer_->remove_region(from).ok()) << "a part is under way";
   EXPECT_EQ(end_of(ticket), TicketState::kFailed);
   EXPECT_EQ(writer_->failure(ticket), Failure::kCancelled);
@@ -146,7 +159,7 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
 TEST_P(EngineTest, PagesGoWhereTheirIndicesSay) {
   constexpr size_t kPage = 8192, kPages = 200;
   auto source = some_bytes(kPage * kPages, 2);
-  std::vector<std::byte> memory(source.size());
+  const MutableBytes memory = memory_of_owner(source.size());
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   const uint32_t immediate = owner_->counters().acquire().value();
@@ -198,7 +211,7 @@ TEST_P(EngineTest, AMessageArrivesOrTheSenderHearsThatThereIsNoBuffer) {
 
 TEST_P(EngineTest, RevokedMemoryIsFencedAndItsTargetIsGone) {
   auto source = some_bytes(1000, 4);
-  std::vector<std::byte> memory(1000);
+  const MutableBytes memory = memory_of_owner(1000);
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   EXPECT_FALSE(owner_->remove_region(opened.region).ok()) << "it is granted";
@@ -212,8 +225,12 @@ TEST_P(EngineTest, RevokedMemoryIsFencedAndItsTargetIsGone) {
 }
 
 TEST_P(EngineTest, AWriterThatDoesNotAnswerIsFencedOrItsMemoryQuarantined) {
-  std::vector<std::byte> memory(1000);
+  const MutableBytes memory = memory_of_owner(1000);
   const Opened opened = open_memory(memory);
+  std::vector<std::byte> source(10);
+  const uint64_t from = writer_->add_region(source).value();
+  EXPECT_EQ(end_of(writer_->write(from, opened.target, {0, 0, 10}, {}, deadline()).value()),
+            TicketState::kDone);
   ASSERT_TRUE(owner_->revoke(opened.grant, deadline(0.01)).ok());
   const auto fence = [&] { return owner_->fence(opened.grant).value(); };
   for (test::Patience patience(kStepsMax); fence() == Fence::kRevoking && !patience.is_over();) {
@@ -226,7 +243,7 @@ TEST_P(EngineTest, AWriterThatDoesNotAnswerIsFencedOrItsMemoryQuarantined) {
 }
 
 TEST_P(EngineTest, ADescriptorThatIsWrongIsRefusedWithTheCause) {
-  std::vector<std::byte> memory(1000);
+  const MutableBytes memory = memory_of_owner(1000);
   const uint64_t region = owner_->add_region(memory).value();
   const Descriptor good = owner_->grant(region, writers_number_, 0, 1000).value().descriptor;
   Descriptor of_nobody = good, for_another = good, short_of_rails = good;
@@ -245,7 +262,8 @@ TEST_P(EngineTest, ADescriptorThatIsWrongIsRefusedWithTheCause) {
 }
 
 TEST_P(EngineTest, WritesOutsideWhatWasGrantedAreArgumentErrors) {
-  std::vector<std::byte> source(1000), memory(1000);
+  std::vector<std::byte> source(1000);
+  const MutableBytes memory = memory_of_owner(1000);
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   for (const Slice& slice : {Slice{0, 1, 1000}, Slice{1, 0, 1000}, Slice{~uint64_t{0}, 0, 2}})
@@ -274,7 +292,7 @@ TEST_P(EngineTest, AnAddressOfAProcessThatIsGoneConnectsToNobody) {
 TEST_P(EngineTest, ManyWritesAtOnceAllArrive) {
   constexpr size_t kWrites = 3000, kBytes = 64;
   auto source = some_bytes(kWrites * kBytes, 5);
-  std::vector<std::byte> memory(source.size());
+  const MutableBytes memory = memory_of_owner(source.size());
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   const uint32_t immediate = owner_->counters().acquire().value();
@@ -284,12 +302,13 @@ TEST_P(EngineTest, ManyWritesAtOnceAllArrive) {
         writer_->write(from, opened.target, {i * kBytes, i * kBytes, kBytes}, immediate, deadline())
             .value());
   ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == kWrites; }));
-  EXPECT_TRUE(memory == source);
+  EXPECT_TRUE(std::equal(memory.begin(), memory.end(), source.begin()));
   for (const uint64_t ticket : tickets) ASSERT_EQ(end_of(ticket), TicketState::kDone);
 }
 
 TEST_P(EngineTest, DisconnectingEndsWhatIsUnderWay) {
-  std::vector<std::byte> source(8 << 20), memory(8 << 20);
+  std::vector<std::byte> source(8 << 20);
+  const MutableBytes memory = memory_of_owner(8 << 20);
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   const uint64_t ticket =

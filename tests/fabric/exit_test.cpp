@@ -43,13 +43,14 @@ TEST_P(ExitTest, AProcessThatEndsWithAnOpenEngineEndsWellAndItsPeerHears) {
   if (!opened.ok()) GTEST_SKIP() << opened.status().message();
   Fabric fabric = std::move(opened).value();
   const std::string address = fabric::test::to_hex(fabric.address().value());
-  std::vector<std::byte> memory(1 << 20);
-  const auto region = fabric.add_region(memory.data(), memory.size()).value();
+  constexpr size_t kBytes = 1 << 20;
+  const auto [first, region] = fabric.allocate_memory(kBytes).value();  // with `local`: mapped
+  const auto* memory = static_cast<const std::byte*>(first);
   for (int i = 0; i < kProcesses; ++i) {
     const pid_t process = start(address);
     const auto peer = fabric.accept(kLimit).value();
     ASSERT_TRUE(peer) << "it does not even connect";
-    const auto granted = fabric.grant(region, *peer, 0, memory.size()).value();
+    const auto granted = fabric.grant(region, *peer, 0, kBytes).value();
     ASSERT_TRUE(fabric.send(*peer, granted.descriptor).ok());
     ASSERT_TRUE(fabric.receive(kLimit).value()) << "it does not begin";
     ASSERT_TRUE(fabric.send(*peer, Fabric::ByteList(1)).ok());
@@ -63,7 +64,7 @@ TEST_P(ExitTest, AProcessThatEndsWithAnOpenEngineEndsWellAndItsPeerHears) {
     ASSERT_TRUE(fabric.disconnect(*peer).ok());
     EXPECT_EQ(fabric.revoke(granted.grant, kLimit).value(), Fabric::Fence::kFenced);
   }
-  EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](std::byte byte) {
+  EXPECT_TRUE(std::all_of(memory, memory + kBytes, [](std::byte byte) {
     return byte == std::byte{0} || byte == std::byte{9};
   }));
 }

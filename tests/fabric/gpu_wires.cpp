@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "fabric/local/domain.h"
+#include "fabric/shared_bytes.h"
 #include "fabric/staged/domain.h"
 #include "fabric/wires.h"
 #include "support/server.h"
@@ -103,7 +104,7 @@ class SharedBytes final : public Memory {
 /// named by its address then, and mapped memory is mapped a second time.
 class LocalWire final : public Wire {
  public:
-  enum class Target : uint8_t { kHost, kPlain, kShared };
+  enum class Target : uint8_t { kHost, kMapped, kPlain, kShared };
   LocalWire(bool from_gpu, Target target) : from_gpu_(from_gpu), target_(target) {}
   std::unique_ptr<Domain> open(int) override { return local::open_domain().value(); }
   void pass_time() override {
@@ -114,6 +115,8 @@ class LocalWire final : public Wire {
   }
   std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
     if (side == 0 ? !from_gpu_ : target_ == Target::kHost) return Wire::memory(side, size_bytes);
+    if (side == 1 && target_ == Target::kMapped)
+      return std::make_unique<SharedHostBytes>(size_bytes);
     if (side == 1 && target_ == Target::kShared)
       return std::make_unique<SharedBytes>(server_, side, size_bytes);
     return std::make_unique<GpuBytes>(server_, side, size_bytes);
@@ -137,6 +140,8 @@ void add_local_kinds(std::vector<WireKind>& kinds, bool only_to_gpu) {
        {Memories{"local_gpu_to_plain", true, Target::kPlain},
         Memories{"local_gpu_to_shared", true, Target::kShared},
         Memories{"local_host_to_shared", false, Target::kShared},
+        Memories{"local_gpu_to_mapped", true, Target::kMapped},
+        Memories{"local_host_to_mapped", false, Target::kMapped},
         Memories{"local_gpu_to_host", true, Target::kHost},
         Memories{"local_host_to_host", false, Target::kHost}}) {
     if (only_to_gpu && target == Target::kHost) continue;

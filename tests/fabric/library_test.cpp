@@ -374,7 +374,7 @@ TEST(FabricProviders, ARegistrationCacheThatKeepsMemoryOpenIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, FabricTest,
-                         testing::Values("tcp;ofi_rxm", "net", "verbs;ofi_rxm", "efa"),
+                         testing::Values("tcp;ofi_rxm", "net", "verbs;ofi_rxm", "efa", "local"),
                          [](const auto& provider) {
                            return std::string(provider.param).substr(0, 3);
                          });

@@ -34,9 +34,9 @@ class Mapper {
     }
   }
   ~Mapper() { end(); }
-  void start(Bytes address, uint64_t key) {
-    std::vector<std::byte> words(sizeof key);
-    std::memcpy(words.data(), &key, sizeof key);
+  void start(Bytes address, const RemoteRange& range) {
+    std::vector<std::byte> words(sizeof range);
+    std::memcpy(words.data(), &range, sizeof range);
     words.insert(words.end(), address.begin(), address.end());
     EXPECT_EQ(::write(ends_[1], words.data(), words.size()), static_cast<ssize_t>(words.size()));
   }
@@ -58,18 +58,19 @@ class Mapper {
   [[noreturn]] void ask() {
     std::byte words[256];
     const ssize_t size_bytes = ::read(ends_[0], words, sizeof words);
-    uint64_t key = 0;
-    if (size_bytes <= static_cast<ssize_t>(sizeof key)) _exit(1);
-    std::memcpy(&key, words, sizeof key);
+    RemoteRange range;
+    if (size_bytes <= static_cast<ssize_t>(sizeof range)) _exit(1);
+    std::memcpy(&range, words, sizeof range);
     auto domain = local::open_domain().value();
     std::vector<std::byte> source(64);
     Write write;
     write.peer =
-        domain->connect(Bytes(words, static_cast<size_t>(size_bytes)).subspan(sizeof key)).value();
+        domain->connect(Bytes(words, static_cast<size_t>(size_bytes)).subspan(sizeof range))
+            .value();
     write.region = domain->add_region(source, Access::kLocal).value();
     write.source = source;
-    write.target_address = uint64_t{1} << 63;
-    write.target_key = key;
+    write.target_address = range.base;
+    write.target_key = range.key;
     (void)domain->post_write(write);
     say();
     if (!closes_)
@@ -88,11 +89,13 @@ class Mapper {
   pid_t process_ = -1;
 };
 
-const test::WireKind& shared_kind() {
+const test::WireKind& shared_kind(const char* name = "local_gpu_to_shared") {
   for (const test::WireKind& kind : test::wire_kinds())
-    if (kind.name == "local_gpu_to_shared") return kind;
+    if (kind.name == name) return kind;
   throw std::runtime_error("no such wire");
 }
+/// Memory of a GPU, and of the host.
+class HeldTest : public testing::TestWithParam<const char*> {};
 
 void look(Domain& domain) {
   Completion completions[4];
@@ -110,14 +113,14 @@ bool wait(Domain& domain, const std::function<bool()>& until) {
   });
 }
 
-TEST(LocalTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
+TEST_P(HeldTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
   Mapper mapper;  // before the driver starts: a child cannot use it
-  const auto wire = shared_kind().make();
+  const auto wire = shared_kind(GetParam()).make();
   const auto owner = wire->open(1);
   const auto memory = wire->memory(1, 4096);
   const uint32_t region = owner->add_region(memory->bytes(), Access::kRemoteWrite).value();
   ASSERT_TRUE(owner->removal_fences(region));
-  mapper.start(owner->address(), owner->remote_range(region).key);
+  mapper.start(owner->address(), owner->remote_range(region));
   ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
   look_on(*owner);
   owner->remove_region(region);
@@ -127,13 +130,13 @@ TEST(LocalTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
   EXPECT_TRUE(wait(*owner, [&] { return owner->drain(region) == Drain::kOver; }));
 }
 
-TEST(LocalTest, WhoClosesBeforeItHasLookedHoldsNothing) {
+TEST_P(HeldTest, WhoClosesBeforeItHasLookedHoldsNothing) {
   Mapper mapper(true);  // before the driver starts: a child cannot use it
-  const auto wire = shared_kind().make();
+  const auto wire = shared_kind(GetParam()).make();
   const auto owner = wire->open(1);
   const auto memory = wire->memory(1, 4096);
   const uint32_t region = owner->add_region(memory->bytes(), Access::kRemoteWrite).value();
-  mapper.start(owner->address(), owner->remote_range(region).key);
+  mapper.start(owner->address(), owner->remote_range(region));
   ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
   look_on(*owner);
   mapper.close();
@@ -143,6 +146,10 @@ TEST(LocalTest, WhoClosesBeforeItHasLookedHoldsNothing) {
   EXPECT_TRUE(wait(*owner, [&] { return owner->drain(region) == Drain::kOver; }))
       << "the process lives, and is believed to hold the memory";
 }
+
+INSTANTIATE_TEST_SUITE_P(Local, HeldTest,
+                         testing::Values("local_gpu_to_shared", "local_host_to_mapped"),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 class NeighboursTest : public StagedTest {
  protected:

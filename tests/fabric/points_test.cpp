@@ -233,10 +233,10 @@ std::vector<std::string> providers_that_share_locks() {
   return found;
 }
 /// Memory of GPUs of the emulated server too; with `local`, whose GPUs are of one process there,
-/// memory of the host.
+/// memory of the host, which peers map or not.
 std::vector<std::string> all_providers() {
   std::vector<std::string> all = test::libfabrics_providers();
-  all.insert(all.end(), {"tcp;ofi_rxm+gpu", "shm+gpu", "local"});
+  all.insert(all.end(), {"tcp;ofi_rxm+gpu", "shm+gpu", "local", "local+mapped"});
   return all;
 }
 

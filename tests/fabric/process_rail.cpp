@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::string_view kStaged = "+gpu";
 
+constexpr std::string_view kMapped = "local+mapped";
+
 bool is_staged(const std::string& provider) { return provider.ends_with(kStaged); }
 
 /// The driver, loaded once something lies on a GPU.
@@ -31,7 +33,7 @@ const Server& server() {
 }  // namespace
 
 Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
-  if (provider == "local") return local::open_domain();
+  if (provider == "local" || provider == kMapped) return local::open_domain();
   const bool has_stage = is_staged(provider);
   const std::string name = provider.substr(0, provider.size() - (has_stage ? kStaged.size() : 0));
   Result<std::unique_ptr<Domain>> wire = ofi::open_domain(*ofi::find_quirks(name), "127.0.0.1");
@@ -44,6 +46,8 @@ ProcessMemory::ProcessMemory(const std::string& provider, int gpu, size_t size_b
   if (is_staged(provider)) {
     server().use_gpu(gpu);
     buffer_ = std::make_unique<braid::test::DeviceBuffer>(server().driver(), size_bytes);
+  } else if (provider == kMapped) {
+    shared_ = local::SharedMemory::allocate(size_bytes).value();
   } else {
     host_.resize(size_bytes);
   }
@@ -54,13 +58,16 @@ ProcessMemory::~ProcessMemory() = default;
 ProcessMemory::ProcessMemory(ProcessMemory&&) noexcept = default;
 
 MutableBytes ProcessMemory::bytes() {
+  if (shared_ != nullptr) return shared_->bytes();
   std::byte* first = buffer_ ? reinterpret_cast<std::byte*>(buffer_->at()) : host_.data();
   return {first, size_bytes_};
 }
 
 void ProcessMemory::fill(std::byte value) {
-  std::fill(host_.begin(), host_.end(), value);
-  if (buffer_ == nullptr) return;
+  if (buffer_ == nullptr) {
+    const MutableBytes all = bytes();
+    return std::fill(all.begin(), all.end(), value);
+  }
   MUST(server().driver(), cuMemsetD8(buffer_->at(), static_cast<uint8_t>(value), size_bytes_));
   MUST(server().driver(), cuCtxSynchronize());
 }
@@ -71,7 +78,8 @@ bool ProcessMemory::is_all(std::byte value) const {
     copied.resize(size_bytes_);
     MUST(server().driver(), cuMemcpyDtoH(copied.data(), buffer_->at(), size_bytes_));
   }
-  const std::vector<std::byte>& all = buffer_ != nullptr ? copied : host_;
+  Bytes all = buffer_ != nullptr ? Bytes(copied) : Bytes(host_);
+  if (shared_ != nullptr) all = shared_->bytes();
   return std::all_of(all.begin(), all.end(), [&](std::byte byte) { return byte == value; });
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fabric/domain.h"
+#include "fabric/local/shared_memory.h"
 
 namespace braid::test {
 class DeviceBuffer;
@@ -13,7 +14,8 @@ class DeviceBuffer;
 
 namespace braid::fabric::test {
 
-/// `provider`: libfabric's; or the same with "+gpu", which is staged; or "local".
+/// `provider`: libfabric's; or the same with "+gpu", which is staged; or "local"; or
+/// "local+mapped", whose memory peers map.
 Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider);
 
 /// Of the host; on a GPU of the emulated server where the provider carries such memory.
@@ -31,6 +33,7 @@ class ProcessMemory {
  private:
   size_t size_bytes_;
   std::vector<std::byte> host_;
+  std::unique_ptr<local::SharedMemory> shared_;
   std::unique_ptr<braid::test::DeviceBuffer> buffer_;
 };
 

@@ -142,7 +142,8 @@ inline std::vector<std::string> libfabrics_providers() {
 }
 inline std::string name_of_provider(const testing::TestParamInfo<std::string>& provider) {
   const bool is_staged = provider.param.ends_with("+gpu");
-  return (is_staged ? "staged_" : "") + provider.param.substr(0, 3);
+  const bool is_mapped = provider.param.ends_with("+mapped");
+  return (is_staged ? "staged_" : is_mapped ? "mapped_" : "") + provider.param.substr(0, 3);
 }
 
 }  // namespace braid::fabric::test

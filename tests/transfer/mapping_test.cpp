@@ -35,7 +35,7 @@ bool can_map_writable(int file) {
 }
 
 TEST(TransferPages, NobodyElseMapsThemWritableWithoutTheRight) {
-  const SharedPages made = make_shared_pages(kBytes, false).value();
+  const SharedPages made = make_shared_pages(kBytes, shared_kind(false)).value();
   fill(made.pages.bytes(), 1);
   EXPECT_FALSE(can_map_writable(made.file.get()));
   const std::string path = "/proc/self/fd/" + std::to_string(made.file.get());
@@ -46,17 +46,17 @@ TEST(TransferPages, NobodyElseMapsThemWritableWithoutTheRight) {
   EXPECT_LT(pwrite(again.get(), &letter, 1, 0), 0);
   EXPECT_LT(ftruncate(again.get(), 0), 0);
   EXPECT_LT(fallocate(again.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0);
-  const Pages seen = map_shared_pages(made.file, kBytes, false).value();
+  const MappedPages seen = map_shared_pages(made.file, 0, kBytes, false).value();
   EXPECT_NE(mprotect(seen.memory(), kBytes, PROT_READ | PROT_WRITE), 0);
-  EXPECT_FALSE(map_shared_pages(made.file, kBytes, true).ok());
+  EXPECT_FALSE(map_shared_pages(made.file, 0, kBytes, true).ok());
   EXPECT_EQ(wrong_at(seen.bytes(), 1), std::nullopt);
   fill(made.pages.bytes(), 2);
   EXPECT_EQ(wrong_at(seen.bytes(), 2), std::nullopt) << "its owner writes on";
 }
 
 TEST(TransferPages, ThoseThatMayBeWrittenKeepTheirSize) {
-  const SharedPages made = make_shared_pages(kBytes, true).value();
-  const Pages seen = map_shared_pages(made.file, kBytes, true).value();
+  const SharedPages made = make_shared_pages(kBytes, shared_kind(true)).value();
+  const MappedPages seen = map_shared_pages(made.file, 0, kBytes, true).value();
   fill(seen.bytes(), 3);
   EXPECT_EQ(wrong_at(made.pages.bytes(), 3), std::nullopt);
   EXPECT_LT(ftruncate(made.file.get(), 0), 0);
@@ -64,17 +64,19 @@ TEST(TransferPages, ThoseThatMayBeWrittenKeepTheirSize) {
 }
 
 TEST(TransferPages, WhatItsOwnerCouldTakeAwayIsNotMapped) {
-  EXPECT_FALSE(map_shared_pages(unsealed(kBytes), kBytes, false).ok());
-  EXPECT_FALSE(map_shared_pages(make_shared_pages(4096, true).value().file, kBytes, false).ok());
+  EXPECT_FALSE(map_shared_pages(unsealed(kBytes), 0, kBytes, false).ok());
+  EXPECT_FALSE(
+      map_shared_pages(make_shared_pages(4096, shared_kind(true)).value().file, 0, kBytes, false)
+          .ok());
   FILE* plain = tmpfile();
   EXPECT_EQ(ftruncate(fileno(plain), kBytes), 0);
-  EXPECT_FALSE(map_shared_pages(File(dup(fileno(plain))), kBytes, false).ok());
+  EXPECT_FALSE(map_shared_pages(File(dup(fileno(plain))), 0, kBytes, false).ok());
   fclose(plain);
   int both[2];
   ASSERT_EQ(pipe(both), 0);
   const File in(both[0]), out(both[1]);
-  EXPECT_FALSE(map_shared_pages(in, kBytes, false).ok());
-  EXPECT_FALSE(make_shared_pages(0, true).ok());
+  EXPECT_FALSE(map_shared_pages(in, 0, kBytes, false).ok());
+  EXPECT_FALSE(make_shared_pages(0, shared_kind(true)).ok());
 }
 
 fabric::Secret secret_of(char letter) {
@@ -94,7 +96,7 @@ class TransferSharing : public testing::Test {
 
   /// It describes what it hands out, unless it lies.
   std::byte* add(uint64_t buffer, Rights rights) {
-    SharedPages made = make_shared_pages(kBytes, (rights & kMayWrite) != 0).value();
+    SharedPages made = make_shared_pages(kBytes, shared_kind((rights & kMayWrite) != 0)).value();
     pages.push_back(std::move(made.pages));
     add(buffer, pages.back().bytes(), rights, std::move(made.file));
     return pages.back().bytes().data();
@@ -123,7 +125,7 @@ class TransferSharing : public testing::Test {
   const fabric::Origin self{{1, 2}, 3, 4, 5};
   const fabric::Secret secret = secret_of('a');
   std::unique_ptr<Sharing> sharing = Sharing::open();
-  std::vector<Pages> pages;
+  std::vector<MappedPages> pages;
   Description description;
   std::unique_ptr<SharingServer> server;
   std::atomic<bool> is_over = false;
@@ -196,9 +198,9 @@ TEST_F(TransferSharing, AnOwnerThatLiesIsNotMapped) {
   std::vector<std::byte> memory(4 * kBytes);
   const auto part = [&](size_t i) { return MutableBytes(memory).subspan(i * kBytes, kBytes); };
   add(1, part(0), kMayRead, unsealed(kBytes));
-  add(2, part(1), kMayRead, make_shared_pages(4096, false).value().file);
-  add(3, part(2), kMayRead | kMayWrite, make_shared_pages(kBytes, false).value().file);
-  add(4, part(3), kMayRead, make_shared_pages(kBytes, false).value().file);
+  add(2, part(1), kMayRead, make_shared_pages(4096, shared_kind(false)).value().file);
+  add(3, part(2), kMayRead | kMayWrite, make_shared_pages(kBytes, shared_kind(false)).value().file);
+  add(4, part(3), kMayRead, make_shared_pages(kBytes, shared_kind(false)).value().file);
   description.ranges.back().rights = kMayWrite;
   add(5, kMayRead);
   start();

@@ -13,6 +13,7 @@ TRANSPORTS = {
     "tcp;ofi_rxm": {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"},
     "net": {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"},
     "shm": {"UCX_TLS": "sm,tcp", "UCX_NET_DEVICES": "lo,memory"},
+    "local": {"UCX_TLS": "sm,tcp", "UCX_NET_DEVICES": "lo,memory"},
 }
 NVIDIA_DRIVER = "/dev/nvidiactl"  # where it is, NIXL refuses a UCX without a transport for GPUs
 PATTERNS = ("single", "paged")

@@ -16,6 +16,18 @@ braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t 
   return guarded(fabric, add, memory, region);
 }
 
+braid_status braid_fabric_allocate_memory(braid_fabric* fabric, size_t size_bytes, void** memory,
+                                          uint64_t* region) {
+  const auto allocate = [&](Service& service) {
+    const Result<Service::Allocated> made = service.allocate_memory(size_bytes);
+    if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
+    *memory = made.value().memory;
+    *region = made.value().region;
+    return BRAID_OK;
+  };
+  return guarded(fabric, allocate, memory, region);
+}
+
 braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region) {
   return guarded(fabric, [&](Service& service) { return report(service.remove_region(region)); });
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/try.h"
 #include "fabric/gpu/memory.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
@@ -13,6 +14,7 @@
 #include "fabric/ofi/domain.h"
 #include "fabric/staged/domain.h"
 #include "fabric/thread.h"
+#include "host/allocation.h"
 
 namespace braid::fabric {
 namespace {
@@ -80,7 +82,8 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   if (!events.ok()) return events.status();
   std::unique_ptr<Service> service(new Service(choice.value(), std::move(engine).value(),
                                                std::move(events).value()));  // owner: service
-  service->has_gpu_memory_ = wanted.has_gpu_memory || wanted.provider == "local";
+  service->is_local_ = wanted.provider == "local";
+  service->has_gpu_memory_ = wanted.has_gpu_memory || service->is_local_;
   return service;
 }
 
@@ -97,10 +100,33 @@ Result<uint64_t> Service::add_region(MutableBytes memory) {
   });
 }
 
+Result<Service::Allocation> Service::allocate(size_t size_bytes) const {
+  Allocation made;
+  if (is_local_)
+    if (auto shared = local::SharedMemory::allocate(size_bytes); shared.ok())
+      made.shared = std::move(shared).value();
+  if (made.shared != nullptr) return made;
+  BRAID_LET(own, allocate_privately(size_bytes));
+  made.own = std::move(own.pages);
+  return made;
+}
+
+Result<Service::Allocated> Service::allocate_memory(size_t size_bytes) {
+  BRAID_LET(made, allocate(size_bytes));
+  const MutableBytes memory = made.bytes();
+  return with([&](Engine& engine) -> Result<Allocated> {
+    BRAID_LET(region, engine.add_region(memory));
+    allocations_.emplace(region, std::move(made));
+    return Allocated{memory.data(), region};
+  });
+}
+
 Status Service::remove_region(uint64_t region) {
   std::shared_ptr<gpu::LaneEnd> lane;
+  decltype(allocations_)::node_type freed;  // without the lock, since it takes long
   Status removed = with([&](Engine& engine) {
     Status answer = engine.remove_region(region);
+    if (answer.ok()) freed = allocations_.extract(region);
     if (const auto found = lanes_.find(region); answer.ok() && found != lanes_.end()) {
       lane = found->second;
       lanes_.erase(found);

@@ -24,6 +24,7 @@
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/sleep.h"
 #include "fabric/library/watchers.h"
+#include "fabric/local/shared_memory.h"
 #include "topology/machine.h"
 
 namespace braid::fabric {
@@ -39,9 +40,16 @@ class Service {
 
   /// As Engine::add_region. An error if this engine does not take such memory.
   Result<uint64_t> add_region(MutableBytes memory);
-  /// As Engine::remove_region. If it is the last region of a context of the program's, this waits
-  /// until braid has freed everything in that context, for which the driver waits for the context's
-  /// streams.
+  struct Allocated {
+    void* memory = nullptr;
+    uint64_t region = 0;
+  };
+  /// Memory of zeros and its region. Peers map it where the provider is "local" and the kernel can
+  /// share memory.
+  Result<Allocated> allocate_memory(size_t size_bytes);
+  /// As Engine::remove_region. Frees what allocate_memory has allocated. If it is the last region
+  /// of a context of the program's, this waits until braid has freed everything in that context,
+  /// for which the driver waits for the context's streams.
   Status remove_region(uint64_t region);
 
   /// Returns `call(engine)`. Nobody else uses the engine meanwhile.
@@ -74,6 +82,12 @@ class Service {
   bool is_ending() const { return drivers_.is_ending; }
 
  private:
+  struct Allocation {
+    MappedPages own;
+    std::unique_ptr<local::SharedMemory> shared;  // null: peers cannot map it
+    MutableBytes bytes() const { return shared != nullptr ? shared->bytes() : own.bytes(); }
+  };
+  Result<Allocation> allocate(size_t size_bytes) const;
   /// A request for events.
   struct Request {
     Sink sink;
@@ -91,9 +105,11 @@ class Service {
 
   const RailChoice rails_;
   bool has_gpu_memory_ = false;
+  bool is_local_ = false;
   std::mutex mutex_;
-  std::unique_ptr<Engine> engine_;                                     // under the mutex
-  SlotMap<Request> requests_;                                          // under the mutex
+  std::unordered_map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
+  std::unique_ptr<Engine> engine_;                        // under the mutex
+  SlotMap<Request> requests_;                             // under the mutex
   std::unordered_map<uint64_t, std::shared_ptr<gpu::LaneEnd>> lanes_;  // by region, under it too
   Watchers watchers_;                                                  // under the mutex
   std::unique_ptr<Events> events_;

@@ -37,6 +37,7 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
               .posted_bytes_max = kPostedBytesMax,
               .segments_max = kSegmentsMax},
       listener_(std::move(listener)) {
+  listener_.wakes(waker_);
   const auto* bytes = reinterpret_cast<const std::byte*>(name.data());
   address_.assign(bytes, bytes + name.size());
 }
@@ -49,7 +50,7 @@ LocalDomain::~LocalDomain() {
     take_copies();
     is_over = copies_ == 0;
     peers_.for_each([&](uint32_t, Peer& peer) {
-      advance_imports(peer);
+      close_imports(peer);
       is_over = is_over && peer.imports.empty();
     });
     if (!is_over) std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -83,6 +84,8 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
     if (lane != nullptr) {
       BRAID_TRY(check_exportable(*gpu::process_driver(), memory));
       region.exported = std::make_shared<Export>(*gpu::process_driver(), memory);
+    } else {
+      region.pages = export_pages(memory);
     }
     region.key = new_key();
     region_of_key_[region.key] = next_region_;
@@ -93,7 +96,7 @@ Result<uint32_t> LocalDomain::add_region(MutableBytes memory, Access access) {
 
 RemoteRange LocalDomain::remote_range(uint32_t number) const {
   const Region& region = regions_.at(number);
-  return {region.lane != nullptr ? kGpuBase : 0, region.key};
+  return {region.lane != nullptr ? kGpuBase : region.pages ? kPagesBase : 0, region.key};
 }
 
 void LocalDomain::remove_region(uint32_t number) {
@@ -152,15 +155,14 @@ Drain LocalDomain::drain(uint32_t number) const {
 
 bool LocalDomain::post_write(const Write& write) {
   if (postings_.size() >= kPostingsMax) return false;
-  Posting added{write, write.peer, {{write.source, write.target_address}}};
-  added.segments.insert(added.segments.end(), write.further.begin(), write.further.end());
+  Posting added{write, write.peer, {write.further.begin(), write.further.end()}};
   added.write.further = {};
   const uint64_t posting = postings_.add(std::move(added));
   Peer* peer = peers_.find(write.peer);
   if (peer == nullptr || !peer->is_reachable()) {
     end_posting(posting, false);
-  } else if ((write.target_address & kGpuBase) != 0) {
-    write_to_gpu(posting);
+  } else if (write.target_address != offset_of(write.target_address)) {
+    write_to_shared(posting);
   } else {
     peer->host_writes.push_back(posting);
     write_to_host(*peer);
@@ -218,11 +220,12 @@ void LocalDomain::end_posting(uint64_t id, bool ok) {
 // ---- Progress ----
 
 size_t LocalDomain::poll(std::span<Completion> completions) {
+  if (is_asleep_) wake_up();
   take_copies();
   if (is_time_to_look()) look_at_sockets();
   peers_.for_each([&](uint32_t number, Peer& peer) {
     if (peer.socket) listen_to(peer);
-    peer.socket ? advance(peer) : advance_imports(peer);
+    peer.socket ? advance(peer) : close_imports(peer);
     forget_if_over(number);
   });
   visitors_.for_each([&](uint64_t id, Visitor& visitor) {
@@ -230,10 +233,64 @@ size_t LocalDomain::poll(std::span<Completion> completions) {
   });
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
   leave_lanes();
+  ring();
   size_t count = 0;
   for (; count < completions.size() && !ready_.empty(); ready_.pop_front())
     completions[count++] = ready_.front();
   return count;
+}
+
+/// Wakes those who sleep, and have something to read.
+void LocalDomain::ring() {
+  const auto ring_at = [](auto& other) {
+    constexpr std::byte kRing{};
+    if (other.socket && other.sayings->has_to_ring()) other.socket->send({&kRing, 1});
+  };
+  peers_.for_each([&](uint32_t, Peer& peer) { ring_at(peer); });
+  visitors_.for_each([&](uint64_t, Visitor& visitor) { ring_at(visitor); });
+}
+
+bool LocalDomain::arm() {
+  bool may_sleep = ready_.empty();
+  const auto fall_asleep = [&](auto& other) {
+    if (other.consumer && !other.consumer->fall_asleep()) may_sleep = false;
+  };
+  is_asleep_ = true;
+  peers_.for_each([&](uint32_t, Peer& peer) {
+    fall_asleep(peer);
+    may_sleep = may_sleep && peer.page_writes.empty();
+  });
+  visitors_.for_each([&](uint64_t, Visitor& visitor) { fall_asleep(visitor); });
+  if (may_sleep && !is_idle()) waker_.wake_in(kNapNs);
+  return may_sleep;
+}
+
+void LocalDomain::wake_up() {
+  is_asleep_ = false;
+  waker_.cancel();
+  looked_ns_ = 0;
+  const auto wake_up = [](auto& other) {
+    if (other.consumer) other.consumer->wake_up();
+  };
+  peers_.for_each([&](uint32_t, Peer& peer) { wake_up(peer); });
+  visitors_.for_each([&](uint64_t, Visitor& visitor) { wake_up(visitor); });
+}
+
+/// False: something has to be done, and nobody rings when it can be.
+bool LocalDomain::is_idle() {
+  bool is_idle = copies_ == 0 && leaving_.empty();
+  peers_.for_each([&](uint32_t, const Peer& peer) {
+    const bool has_said_all = !peer.sayings || (peer.sayings->is_empty() && peer.landed.empty());
+    const bool waits = peer.is_leaving || !peer.host_writes.empty() ||
+                       std::any_of(peer.imports.begin(), peer.imports.end(), [](const auto& each) {
+                         return each.second.is_removed || !each.second.waiting.empty();
+                       });
+    is_idle = is_idle && has_said_all && !waits;
+  });
+  visitors_.for_each([&](uint64_t, const Visitor& visitor) {
+    is_idle = is_idle && visitor.sayings->is_empty() && visitor.to_offer.empty();
+  });
+  return is_idle;
 }
 
 void LocalDomain::begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy) {
@@ -262,6 +319,7 @@ void LocalDomain::look_at_sockets() {
   // A well-meaning stranger has said hello already, so silent ones do not keep others out.
   while (auto stranger = listener_.accept()) {
     strangers_.push_back(std::move(*stranger));
+    strangers_.back().wakes(waker_);
     if (strangers_.size() > kStrangersMax) strangers_.erase(strangers_.begin());
   }
   std::vector<Socket> silent;
@@ -277,7 +335,7 @@ void LocalDomain::look_at_sockets() {
     while (auto packet = peer.socket->receive()) offered(peer, std::move(*packet));
     if (peer.socket->is_closed()) lose(peer);
     for (const auto& [key, import] : peer.imports)
-      looks_eagerly_ = looks_eagerly_ || (import.mapping == nullptr && !import.is_refused);
+      looks_eagerly_ = looks_eagerly_ || import.is_awaited();
   });
   visitors_.for_each([&](uint64_t, Visitor& visitor) { (void)visitor.socket->receive(); });
   forget_ended_processes();

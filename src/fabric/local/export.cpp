@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
+#include "fabric/local/shared_memory.h"
 #include "multipath/pointer_facts.h"
 
 namespace braid::fabric::local {
@@ -41,7 +42,7 @@ Result<Exported> export_mapping(const cuda::Driver& driver, CUdeviceptr address,
       &file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   driver.cuMemRelease(handle);
   BRAID_TRY(driver.check(result, "sharing mapped GPU memory"));
-  exported.file = File(file);
+  exported.file = std::make_shared<const File>(file);
   exported.offer.kind = Offer::kMapping;
   exported.offer.offset_bytes = address - facts.extent.begin;
   exported.offer.shared_bytes = facts.extent.size_bytes;
@@ -90,6 +91,18 @@ Status check_exportable(const cuda::Driver& driver, MutableBytes memory) {
     return refusal("it is more than one mapping; add a region for each");
   if (!has_file_handles(driver, address)) return refusal("it was mapped without file descriptors");
   return {};
+}
+
+std::optional<Exported> export_pages(MutableBytes memory) {
+  std::optional<FileRange> range = find_shared(memory);
+  if (!range) return std::nullopt;
+  Exported exported;
+  exported.offer.kind = Offer::kPages;
+  exported.offer.size_bytes = memory.size();
+  exported.offer.offset_bytes = range->offset_bytes;
+  exported.offer.shared_bytes = range->offset_bytes + memory.size();
+  exported.file = std::move(range->file);
+  return exported;
 }
 
 bool Export::has_ended(gpu::Lane& lane) {

@@ -15,6 +15,8 @@ namespace braid::fabric::local {
 inline constexpr uint64_t kPostingsMax = 4096;
 inline constexpr uint64_t kPostedBytesMax = 128 << 20;
 inline constexpr size_t kHostPartBytes = 64 << 10;
+/// What one step copies into the pages of one peer: so a step ends soon, whatever is to be written.
+inline constexpr uint64_t kPageBytesAtOnce = 256 << 10;
 inline constexpr size_t kMessageBytesMax = 64 << 10;
 inline constexpr uint64_t kHeldMessagesMax = 64;  // of one visitor, without a buffer
 inline constexpr int kRecordsAtOnce = 256;
@@ -29,6 +31,8 @@ inline constexpr uint64_t kLandedMax = 0xffffffff;  // in one record
 /// As many small pages as an engine gathers into 256 KiB.
 inline constexpr size_t kSegmentsMax = 64;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
+/// How long a domain sleeps when it has something to do, and nobody tells it when.
+inline constexpr uint64_t kNapNs = 400'000;
 
 /// The versions that this engine speaks. A domain's address ends in its versions, as in ".3.2";
 /// older addresses end in none. The writer chooses the version, and its hello says it.
@@ -39,7 +43,13 @@ Versions versions_of(const std::string& address);
 inline constexpr uint64_t kHello = 0x4c41434f4c444200;
 constexpr uint64_t hello_of(uint8_t version) { return kHello | version; }
 
-/// Addresses in GPU memory have this bit. The other bits are the offset in the region.
+/// In tags of copies: into the bounce buffer.
+inline constexpr uint64_t kBouncing = uint64_t{1} << 63;
+
+/// Addresses in GPU memory have this bit, and those in host memory that can be mapped the other
+/// one. The rest is the offset in the region.
 inline constexpr uint64_t kGpuBase = uint64_t{1} << 63;
+inline constexpr uint64_t kPagesBase = uint64_t{1} << 62;
+constexpr uint64_t offset_of(uint64_t address) { return address & ~(kGpuBase | kPagesBase); }
 
 }  // namespace braid::fabric::local

@@ -1,5 +1,5 @@
-// GPU memory that processes of one server share: the offer of it, and the writer's mapping. The
-// owner's side is in export.h.
+// Memory that processes of one server share: the offer of it, and the writer's mapping of GPU
+// memory. The owner's side is in export.h.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace braid::fabric::local {
 
 /// Sent as its bytes between processes of one host and one version.
 struct Offer {
-  enum Kind : uint64_t { kRefused, kMapping, kIpc, kSameProcess };
+  enum Kind : uint64_t { kRefused, kMapping, kIpc, kSameProcess, kPages };
   uint64_t key = 0;
   uint64_t kind = kRefused;
   uint64_t slot = 0;          ///< of the board
   uint64_t size_bytes = 0;    ///< of the region
   uint64_t offset_bytes = 0;  ///< of the region in what is shared
-  uint64_t shared_bytes = 0;  ///< kMapping
+  uint64_t shared_bytes = 0;  ///< kMapping, kPages
   uint64_t address = 0;       ///< kSameProcess
-  CUuuid gpu{};               ///< the GPU of the memory
+  CUuuid gpu{};               ///< the GPU of GPU memory
   CUipcMemHandle handle{};    ///< kIpc
 };
 static_assert(sizeof(Offer) <= Socket::kPacketBytesMax);

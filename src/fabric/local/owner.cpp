@@ -72,14 +72,15 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
   match_messages();
 }
 
-/// Copies bytes into host memory.
+/// Copies bytes into host memory, also such as the writer could map.
 void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
   Region* region = region_of(write.key);
+  const uint64_t offset = offset_of(write.address);
   const bool is_inside = region != nullptr && region->lane == nullptr &&
-                         write.address <= region->memory.size() &&
-                         bytes.size() <= region->memory.size() - write.address;
+                         offset <= region->memory.size() &&
+                         bytes.size() <= region->memory.size() - offset;
   if (is_inside && !visitor.broken.contains(write.number))
-    std::copy(bytes.begin(), bytes.end(), region->memory.data() + write.address);
+    std::copy(bytes.begin(), bytes.end(), region->memory.data() + offset);
   else if (visitor.broken.size() < kPostingsMax)
     visitor.broken.insert(write.number);
   if (write.is_last == 0) return;
@@ -91,7 +92,7 @@ void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
   visitor.sayings->say(kEnded, Numbered{write.number, ok});
 }
 
-// ---- GPU memory ----
+// ---- Memory that peers map ----
 
 LocalDomain::Region* LocalDomain::region_of(uint64_t key) {
   const auto found = region_of_key_.find(key);
@@ -102,7 +103,8 @@ LocalDomain::Region* LocalDomain::region_of(uint64_t key) {
 /// that.
 bool LocalDomain::is_answerable(uint64_t key) {
   const Region* region = region_of(key);
-  return region == nullptr || region->lane == nullptr || region->exported->has_ended(*region->lane);
+  return region == nullptr || region->exported == nullptr ||
+         region->exported->has_ended(*region->lane);
 }
 
 /// False: the socket has no room now.
@@ -110,8 +112,9 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
   Offer offer;
   offer.key = key;
   Region* region = region_of(key);
-  const bool is_gpu = region != nullptr && region->lane != nullptr;
-  const Exported* exported = is_gpu ? region->exported->result() : nullptr;
+  const Exported* exported = nullptr;
+  if (region != nullptr && region->pages) exported = &*region->pages;
+  if (region != nullptr && region->exported != nullptr) exported = region->exported->result();
   const bool is_new = !visitor.slots.contains(key);
   if (exported == nullptr || !is_new || visitor.slots.size() >= kSlots)
     return visitor.socket->send(bytes_of(offer));
@@ -129,7 +132,8 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
   visitor.slots[key] = {slot, region_of_key_.at(key)};
   visitor.segment->shared().board[slot] = key;
   region->holders.insert(id);
-  if (visitor.socket->send(bytes_of(offer), exported->file.get())) return true;
+  const int file = exported->file != nullptr ? exported->file->get() : -1;
+  if (visitor.socket->send(bytes_of(offer), file)) return true;
   let_go(id, key);
   return false;
 }
@@ -163,8 +167,10 @@ void LocalDomain::leave(uint64_t id) {
   }
   if (is_own)
     for (const uint64_t key : keys) let_go(id, key);
-  else if (!keys.empty())
-    ghosts_.push_back({std::move(visitor.process), id, std::move(regions)});
+  else if (!keys.empty()) {
+    Watch end = visitor.process.is_open() ? waker_.watch(visitor.process.get()) : Watch();
+    ghosts_.push_back({std::move(visitor.process), std::move(end), id, std::move(regions)});
+  }
   std::erase_if(messages_, [&](const Message& message) { return message.visitor == id; });
   visitors_.erase(id);
 }

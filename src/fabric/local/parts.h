@@ -1,6 +1,6 @@
 // The parts of the local domain. This domain writes to *peers*, and *visitors* write to this
 // domain. Each pair of writer and owner shares a segment of memory, and a socket that carries
-// offers of GPU memory.
+// offers of memory. Other packets are rings: they wake a domain that sleeps.
 #pragma once
 
 #include <cstring>
@@ -18,6 +18,7 @@
 #include "fabric/local/limits.h"
 #include "fabric/local/mapping.h"
 #include "fabric/local/segment.h"
+#include "fabric/local/waker.h"
 #include "fabric/slot_map.h"
 #include "fabric/table.h"
 
@@ -87,6 +88,7 @@ class Sayings {
       waiting_.pop_front();
   }
   bool is_empty() const { return waiting_.empty(); }
+  bool has_to_ring() { return producer_.has_to_ring(); }
   /// The process does not take its records.
   bool is_overfull() const { return waiting_.size() > kSayingsMax; }
 
@@ -124,6 +126,8 @@ class LocalDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  int wait_descriptor() const override { return waker_.descriptor(); }
+  bool arm() override;
 
  private:
   struct Region {
@@ -131,12 +135,15 @@ class LocalDomain final : public Domain {
     std::shared_ptr<gpu::Lane> lane;  // null: host memory
     uint64_t key = 0;
     std::shared_ptr<Export> exported;  // null: peers may not write it, or host memory
+    std::optional<Exported> pages;     // of host memory that peers can map
     std::set<uint64_t> holders;        // visitors that have mapped it
     bool is_removed = false;
   };
   /// Memory of a peer.
   struct Import {
-    std::shared_ptr<Mapping> mapping;  // null: asked for, or refused
+    std::shared_ptr<Mapping> mapping;  // of GPU memory; null: asked for, or refused
+    MappedPages pages;                 // of host memory, likewise
+    std::byte* first = nullptr;        // there: the region's first byte
     bool is_refused = false;
     Offer offer;
     int gpu = -1;
@@ -145,6 +152,9 @@ class LocalDomain final : public Domain {
     std::shared_ptr<gpu::Lane> lane;             // used it last; null: none, or it is being left
     std::set<std::shared_ptr<gpu::Lane>> lanes;  // that have mapped it
     std::vector<uint64_t> waiting;               // postings
+    bool is_open() const { return mapping != nullptr || pages.memory() != nullptr; }
+    bool is_awaited() const { return !is_open() && !is_refused; }
+    bool let_go();
   };
   struct Peer {
     std::optional<Socket> socket;    // none: the peer cannot be reached (any more)
@@ -153,7 +163,8 @@ class LocalDomain final : public Domain {
     std::optional<Consumer> consumer;
     std::map<uint32_t, uint64_t> landed;  // immediates to report, and how often
     std::map<uint64_t, Import> imports;   // by key
-    std::deque<uint64_t> host_writes;     // postings, one at a time
+    std::deque<uint64_t> page_writes;     // postings that this process copies, one at a time
+    std::deque<uint64_t> host_writes;     // postings that go into the queue, one at a time
     std::set<uint64_t> unanswered;        // postings
     enum class Bounce : uint8_t { kFree, kFilling, kFull } state = Bounce::kFree;
     std::vector<std::byte> bounce;  // a GPU's bytes on their way to host memory
@@ -164,14 +175,25 @@ class LocalDomain final : public Domain {
   struct Posting {
     Write write;  // without `further`
     uint32_t peer = 0;
-    std::vector<fabric::Segment> segments;  // all of the write
+    std::vector<fabric::Segment> further;
     Import* import = nullptr;
     size_t copies = 0;  // under way
     bool ok = true;
-    // Only for writes into host memory: the position of the bytes that go into the queue next.
+    // Only for writes into host memory: the position of the bytes that go next.
     size_t segment = 0;
     uint64_t next = 0;  // of its bytes
-    bool is_put() const { return segment == segments.size(); }
+    size_t segment_count() const { return 1 + further.size(); }
+    fabric::Segment segment_at(size_t index) const {
+      return index == 0 ? fabric::Segment{write.source, write.target_address} : further[index - 1];
+    }
+    bool is_put() const { return segment == segment_count(); }
+    /// So many bytes of the present segment are put.
+    void put(uint64_t size_bytes) {
+      next += size_bytes;
+      if (next < segment_at(segment).source.size()) return;
+      next = 0;
+      ++segment;
+    }
   };
   /// The route of writes from one region into another: looked up once for many writes.
   struct Route {
@@ -180,10 +202,10 @@ class LocalDomain final : public Domain {
     uint64_t key = 0;
     Import* import = nullptr;
     const std::atomic<uint64_t>* slot = nullptr;
-    CUdeviceptr address = 0;  // of the target region
+    CUdeviceptr address = 0;  // of the target region, as the lane or this process sees it
     uint64_t number = 0;
     bool may_be_kernels = false;
-    std::vector<gpu::Copy>* batch = nullptr;
+    std::vector<gpu::Copy>* batch = nullptr;  // null: this process copies
     bool is_of(const Write& write) const {
       return peer == write.peer && region == write.region && key == write.target_key;
     }
@@ -227,25 +249,37 @@ class LocalDomain final : public Domain {
   void look_at_sockets();
   bool is_time_to_look();
   void match_messages();
+  void wake_up();
+  void ring();
+  bool is_idle();
 
   // writer.cpp
-  void write_to_gpu(uint64_t posting);
+  void write_to_host(Peer& peer);
+  bool put_host_part(Peer& peer, uint64_t posting);
+  void advance(Peer& peer);
+  void listen_to(Peer& peer);
+  void handle(Peer& peer, const Consumer::Record& record);
+  void lose(Peer& peer);
+  void forget_if_over(uint32_t peer);
+
+  // imports.cpp
+  void write_to_shared(uint64_t posting);
   Import& import_of(const Posting& posting);
   void start_copy(uint64_t posting);
   Mapping::State find_route(const Posting& posting);
   std::shared_ptr<gpu::Lane> lane_for(const Posting& posting) const;
   void copied(uint64_t posting, bool ok);
-  void write_to_host(Peer& peer);
-  bool put_host_part(Peer& peer, uint64_t posting);
-  void advance(Peer& peer);
-  void advance_imports(Peer& peer);
-  void listen_to(Peer& peer);
-  void handle(Peer& peer, const Consumer::Record& record);
+  void copy_pages(Peer& peer);
+  static bool copy_part(const Peer& peer, Posting& posting, uint64_t& left_bytes);
+  void end_write(Peer& peer, uint64_t posting, bool ok);
   void offered(Peer& peer, Packet packet);
   static bool is_sound(const Offer& offer, const Peer& peer);
+  static bool open(Import& import, File file);
+  void refuse(Peer& peer, uint64_t posting);
   void stop_writing(Import& import);
-  void lose(Peer& peer);
-  void forget_if_over(uint32_t peer);
+  void start_waiting(Peer& peer);
+  void let_go_of_removed(Peer& peer);
+  void close_imports(Peer& peer);
 
   // owner.cpp
   void welcome(Packet packet, Socket socket);
@@ -261,6 +295,8 @@ class LocalDomain final : public Domain {
   void forget_ended_processes();
 
   Traits traits_;
+  Waker waker_;
+  bool is_asleep_ = false;
   Socket listener_;
   std::vector<std::byte> address_;
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
@@ -284,6 +320,7 @@ class LocalDomain final : public Domain {
   std::vector<Socket> strangers_;  // that have not said hello
   struct Ghost {
     File process;
+    Watch end;
     uint64_t visitor;
     std::vector<uint32_t> regions;  // that it holds
   };

@@ -1,10 +1,5 @@
 #include "fabric/local/segment.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -36,7 +31,23 @@ bool Producer::put(uint32_t kind, Bytes first, Bytes second) {
   write(tail_ + sizeof header + first.size(), second);
   tail_ += padded(size_bytes);
   queue_->tail.store(tail_, std::memory_order_release);
+  has_put_ = true;
   return true;
+}
+
+bool Producer::has_to_ring() {
+  if (!std::exchange(has_put_, false)) return false;
+  __sync_synchronize();  // the tail is seen, or the sleeper; GCC refuses std's under TSAN
+  return queue_->is_asleep.load(std::memory_order_relaxed) != 0 &&
+         queue_->is_asleep.exchange(0, std::memory_order_relaxed) != 0;
+}
+
+bool Consumer::fall_asleep() {
+  queue_->is_asleep.store(1, std::memory_order_relaxed);
+  __sync_synchronize();  // as in Producer::has_to_ring
+  if (queue_->tail.load(std::memory_order_acquire) == head_) return true;
+  wake_up();
+  return false;
 }
 
 void Producer::write(uint64_t at, Bytes bytes) {
@@ -72,34 +83,15 @@ void Consumer::read(uint64_t at, MutableBytes bytes) const {
 }
 
 Result<Segment> Segment::create() {
-  Segment segment(File(memfd_create("braid-local", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
-  // Sealed: neither process can truncate pages that the other reads.
-  if (!segment.file_.is_open() || ftruncate(segment.file(), sizeof(Shared)) != 0 ||
-      fcntl(segment.file(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0 || !segment.map())
-    return Status::error("local: no memory to share with a peer");
-  return segment;
+  Result<SharedPages> made = make_shared_pages(sizeof(Shared), {"braid-local", true, false});
+  if (!made.ok()) return Status::error("local: no memory to share with a peer");
+  return Segment(std::move(made).value());
 }
 
 Result<Segment> Segment::open(File file) {
-  Segment segment(std::move(file));
-  struct stat status {};
-  const int seals = segment.file_.is_open() ? fcntl(segment.file(), F_GET_SEALS) : -1;
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(segment.file(), &status) != 0 ||
-      status.st_size != static_cast<off_t>(sizeof(Shared)) || !segment.map())
-    return Status::error("local: a peer has sent no memory to share");
-  return segment;
-}
-
-bool Segment::map() {
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
-  if (memory == MAP_FAILED) return false;
-  madvise(memory, sizeof(Shared), MADV_DONTFORK);
-  shared_ = static_cast<Shared*>(memory);
-  return true;
-}
-
-Segment::~Segment() {
-  if (shared_ != nullptr) munmap(shared_, sizeof(Shared));
+  Result<MappedPages> pages = map_shared_pages(file, 0, sizeof(Shared), true);
+  if (!pages.ok()) return Status::error("local: a peer has sent no memory to share");
+  return Segment(SharedPages{std::move(pages).value(), std::move(file)});
 }
 
 }  // namespace braid::fabric::local

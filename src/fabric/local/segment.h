@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fabric/local/socket.h"
+#include "host/shared_pages.h"
 
 namespace braid::fabric::local {
 
@@ -20,6 +21,7 @@ inline constexpr uint32_t kSlots = 4096;
 
 struct Queue {
   alignas(64) std::atomic<uint64_t> head;  // of bytes ever
+  std::atomic<uint32_t> is_asleep;         // the consumer: whoever clears it has to ring
   alignas(64) std::atomic<uint64_t> tail;
   alignas(64) std::byte bytes[kQueueBytes];
 };
@@ -35,11 +37,14 @@ class Producer {
   explicit Producer(Queue* queue) : queue_(queue) {}
   /// False: there is no room now.
   bool put(uint32_t kind, Bytes first, Bytes second = {});
+  /// Whether the consumer sleeps, and has to be told of what was put. True once for each sleep.
+  bool has_to_ring();
 
  private:
   void write(uint64_t at, Bytes bytes);
   Queue* queue_;
   uint64_t tail_ = 0;
+  bool has_put_ = false;  // since has_to_ring was asked
 };
 
 class Consumer {
@@ -50,6 +55,9 @@ class Consumer {
     std::vector<std::byte> bytes;
   };
   std::optional<Record> take();
+  /// Asks the producer to ring once it puts something. False: it has already put something.
+  bool fall_asleep();
+  void wake_up() { queue_->is_asleep.store(0, std::memory_order_relaxed); }
   /// The producer has written an invalid record.
   bool is_broken() const { return is_broken_; }
 
@@ -65,20 +73,14 @@ class Segment {
  public:
   static Result<Segment> create();
   static Result<Segment> open(File file);
-  Segment(Segment&& other) noexcept
-      : file_(std::move(other.file_)), shared_(std::exchange(other.shared_, nullptr)) {}
-  Segment& operator=(Segment&& other) = delete;
-  ~Segment();
 
-  Shared& shared() const { return *shared_; }
-  int file() const { return file_.get(); }
+  Shared& shared() const { return *static_cast<Shared*>(pages_.pages.memory()); }
+  int file() const { return pages_.file.get(); }
 
  private:
-  explicit Segment(File file) : file_(std::move(file)) {}
-  bool map();
+  explicit Segment(SharedPages pages) : pages_(std::move(pages)) {}
 
-  File file_;
-  Shared* shared_ = nullptr;
+  SharedPages pages_;
 };
 
 }  // namespace braid::fabric::local

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "fabric/domain.h"
+#include "fabric/local/waker.h"
 #include "host/file.h"
 
 namespace braid::fabric::local {
@@ -38,6 +39,8 @@ class Socket {
   pid_t process() const { return process_; }
   /// Readable once a packet has come, or for a listener a connection.
   int descriptor() const { return file_.get(); }
+  /// From now on it wakes the waker, which outlives it.
+  void wakes(const Waker& waker) { watch_ = waker.watch(file_.get()); }
 
   static constexpr size_t kPacketBytesMax = 512;
 
@@ -46,6 +49,7 @@ class Socket {
   bool identify();
 
   File file_;
+  Watch watch_;
   pid_t process_ = 0;
   bool is_closed_ = false;
 };

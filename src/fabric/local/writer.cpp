@@ -1,37 +1,13 @@
 // LocalDomain: the writer's side, for memory of others.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "base/try.h"
-#include "fabric/gpu/process_driver.h"
 #include "fabric/local/limits.h"
 #include "fabric/local/parts.h"
 
 namespace braid::fabric::local {
-namespace {
-
-constexpr uint64_t kBouncing = uint64_t{1} << 63;  // in tags: into the bounce buffer
-
-/// A context that is there already, on any GPU; else none.
-int find_active_gpu(const cuda::Driver& driver) {
-  int count = 0;
-  driver.cuDeviceGetCount(&count);
-  for (int gpu = 0; gpu < count; ++gpu) {
-    CUdevice device = 0;
-    unsigned flags = 0;
-    int is_active = 0;
-    if (driver.cuDeviceGet(&device, gpu) == CUDA_SUCCESS &&
-        driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
-        is_active != 0)
-      return gpu;
-  }
-  return -1;
-}
-
-}  // namespace
 
 std::string suffix_of(const Versions& versions) {
   return "." + std::to_string(versions.newest) + "." + std::to_string(versions.oldest);
@@ -54,6 +30,7 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
   if (socket.ok()) {  // otherwise postings fail
     BRAID_LET(segment, Segment::create());
     if (socket.value().send(bytes_of(hello_of(*version)), segment.file())) {
+      socket.value().wakes(waker_);
       peer.sayings.emplace(&segment.shared().to_owner);
       peer.consumer.emplace(&segment.shared().to_writer);
       peer.segment.emplace(std::move(segment));
@@ -70,118 +47,7 @@ void LocalDomain::disconnect(uint32_t number) {
   for (auto& [key, import] : peer.imports) stop_writing(import);
 }
 
-// ---- Into GPU memory ----
-
-void LocalDomain::write_to_gpu(uint64_t id) {
-  Posting& posting = *postings_.find(id);
-  Import& import = import_of(posting);
-  posting.import = &import;
-  if (import.is_removed)
-    end_posting(id, false);
-  else if (import.mapping == nullptr || !import.waiting.empty())
-    import.waiting.push_back(id);
-  else
-    start_copy(id);
-}
-
-/// Asks the owner for memory that is new.
-LocalDomain::Import& LocalDomain::import_of(const Posting& posting) {
-  if (route_ && route_->is_of(posting.write)) return *route_->import;
-  const uint64_t key = posting.write.target_key;
-  Peer& peer = peers_.at(posting.peer);
-  const auto [found, is_new] = peer.imports.try_emplace(key);
-  if (is_new) {
-    peer.sayings->say(kAsk, Numbered{key, 1});
-    looks_eagerly_ = true;
-  }
-  return found->second;
-}
-
-/// The lane of the source's GPU. For host memory: the lane that used the target last, or one of a
-/// GPU where the process has a context, or else of the target's GPU.
-std::shared_ptr<gpu::Lane> LocalDomain::lane_for(const Posting& posting) const {
-  const Region& source = regions_.at(posting.write.region);
-  if (source.lane != nullptr) return source.lane;
-  if (posting.import->lane != nullptr) return posting.import->lane;
-  const cuda::Driver& driver = *gpu::process_driver();
-  const int active = find_active_gpu(driver);
-  return gpu::lane_of(driver, nullptr, active >= 0 ? active : posting.import->gpu);
-}
-
-/// Starts the copy, or waits until the memory is mapped for the lane that copies.
-void LocalDomain::start_copy(uint64_t id) {
-  Posting& posting = *postings_.find(id);
-  const Write& write = posting.write;
-  Import& import = *posting.import;
-  if (!route_ || !route_->is_of(write)) {
-    switch (find_route(posting)) {
-      case Mapping::State::kComing: return import.waiting.push_back(id);
-      case Mapping::State::kRefused: return end_posting(id, false);
-      case Mapping::State::kReady: break;
-    }
-  }
-  const bool is_inside = std::all_of(
-      posting.segments.begin(), posting.segments.end(), [&](const fabric::Segment& segment) {
-        const uint64_t offset = segment.target_address - kGpuBase, all = import.offer.size_bytes;
-        return offset <= all && segment.source.size() <= all - offset;
-      });
-  if (!is_inside || route_->slot->load() != write.target_key) return end_posting(id, false);
-  posting.copies = posting.segments.size();
-  import.copies += posting.copies;
-  copies_ += posting.copies;
-  for (const fabric::Segment& segment : posting.segments)
-    route_->batch->push_back({route_->address + (segment.target_address - kGpuBase),
-                              reinterpret_cast<CUdeviceptr>(segment.source.data()),
-                              segment.source.size(), id, ended_, route_->may_be_kernels,
-                              route_->number});
-}
-
-/// Finds the route, and remembers it: the next posting is likely to take the same one.
-Mapping::State LocalDomain::find_route(const Posting& posting) {
-  Import& import = *posting.import;
-  const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
-  lane_ends_.add(*lane);
-  import.lanes.insert(lane);
-  import.lane = lane;
-  const Mapping::State state = import.mapping->prepare(*lane);
-  if (state != Mapping::State::kReady) return state;
-  const bool is_host = regions_.at(posting.write.region).lane == nullptr;
-  const gpu::Way way = is_host ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
-  Route route;
-  route.number = next_route_++;
-  route.peer = posting.peer;
-  route.region = posting.write.region;
-  route.key = posting.write.target_key;
-  route.import = &import;
-  route.slot = &peers_.at(posting.peer).segment->shared().board[import.offer.slot % kSlots];
-  route.address = import.mapping->address_for(*lane);
-  route.may_be_kernels = !is_host && import.offer.kind != Offer::kSameProcess;
-  route.batch = &batches_[{lane.get(), way}];
-  route_ = route;
-  return state;
-}
-
-void LocalDomain::copied(uint64_t tag, bool ok) {
-  const uint64_t id = tag & ~kBouncing;
-  Posting& posting = *postings_.find(id);
-  Peer& peer = peers_.at(posting.peer);
-  if ((tag & kBouncing) != 0) {
-    peer.state = ok ? Peer::Bounce::kFull : Peer::Bounce::kFree;
-    if (ok && peer.is_reachable()) return write_to_host(peer);
-    std::erase(peer.host_writes, id);
-    peer.state = Peer::Bounce::kFree;
-    return end_posting(id, false);
-  }
-  --posting.import->copies;
-  posting.ok = posting.ok && ok;
-  if (--posting.copies > 0) return;
-  const bool is_heard = posting.ok && peer.socket;
-  if (is_heard && posting.write.immediate)
-    peer.landed[*posting.write.immediate] += posting.write.slices;
-  end_posting(id, is_heard);
-}
-
-// ---- Into host memory ----
+// ---- Into host memory that the owner does not share ----
 
 void LocalDomain::write_to_host(Peer& peer) {
   while (!peer.host_writes.empty() && put_host_part(peer, peer.host_writes.front())) {
@@ -196,7 +62,7 @@ void LocalDomain::write_to_host(Peer& peer) {
 bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
   Posting& posting = *postings_.find(id);
   const Write& write = posting.write;
-  const fabric::Segment& segment = posting.segments[posting.segment];
+  const fabric::Segment segment = posting.segment_at(posting.segment);
   const uint64_t size_bytes = std::min(segment.source.size() - posting.next, kHostPartBytes);
   const bool ends_segment = posting.next + size_bytes == segment.source.size();
   Bytes part = segment.source.subspan(posting.next, size_bytes);
@@ -214,14 +80,13 @@ bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
   const HostWrite header{id,
                          segment.target_address + posting.next,
                          write.target_key,
-                         ends_segment && posting.segment + 1 == posting.segments.size(),
+                         ends_segment && posting.segment + 1 == posting.segment_count(),
                          write.immediate.has_value(),
                          write.immediate.value_or(0),
                          write.slices};
   if (!peer.sayings->say_now(kBytes, header, part)) return false;
   peer.state = Peer::Bounce::kFree;
-  posting.next = ends_segment ? 0 : posting.next + size_bytes;
-  posting.segment += ends_segment ? 1 : 0;
+  posting.put(size_bytes);
   return true;
 }
 
@@ -249,45 +114,10 @@ void LocalDomain::handle(Peer& peer, const Consumer::Record& record) {
     peer.sayings->say(kLetGo, *said);
 }
 
-void LocalDomain::offered(Peer& peer, Packet packet) {
-  const std::optional<Offer> offer = front_of<Offer>(packet.bytes);
-  if (!offer) return;
-  const auto found = peer.imports.find(offer->key);
-  if (found == peer.imports.end()) return;
-  Import& import = found->second;
-  if (import.mapping != nullptr || import.is_refused) return;
-  const cuda::Driver* driver = gpu::process_driver();
-  if (driver == nullptr || !is_sound(*offer, peer)) {
-    if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
-    import.is_refused = true;
-    return stop_writing(import);
-  }
-  import.offer = *offer;
-  import.gpu = find_gpu(*driver, offer->gpu);
-  import.mapping = std::make_shared<Mapping>(*driver, *offer, std::move(packet.file));
-}
-
-/// Whether the region lies within the shared memory, and the offer names an address only if it
-/// comes from this process.
-bool LocalDomain::is_sound(const Offer& offer, const Peer& peer) {
-  switch (offer.kind) {
-    case Offer::kMapping:
-      return offer.offset_bytes <= offer.shared_bytes &&
-             offer.size_bytes <= offer.shared_bytes - offer.offset_bytes;
-    case Offer::kIpc: return true;
-    case Offer::kSameProcess: return peer.socket->process() == getpid();
-    default: return false;
-  }
-}
-
-void LocalDomain::stop_writing(Import& import) {
-  import.is_removed = true;
-  route_.reset();
-  for (const uint64_t posting : std::exchange(import.waiting, {})) end_posting(posting, false);
-}
-
 void LocalDomain::advance(Peer& peer) {
   peer.sayings->go_on();
+  start_waiting(peer);
+  copy_pages(peer);
   while (!peer.landed.empty()) {
     const auto [immediate, count] = *peer.landed.begin();
     if (!peer.sayings->say_now(kLanded, Landed{immediate, std::min(count, kLandedMax)}, {})) break;
@@ -297,34 +127,9 @@ void LocalDomain::advance(Peer& peer) {
       peer.landed.erase(peer.landed.begin());
   }
   if (!peer.is_leaving) write_to_host(peer);
-  advance_imports(peer);
+  let_go_of_removed(peer);
   const bool has_said_all = peer.landed.empty() && peer.sayings->is_empty();
   if (peer.is_leaving && peer.imports.empty() && has_said_all) lose(peer);
-}
-
-/// Lets go of memory that must not be written any more. An offer that was asked for may still be on
-/// its way. A leaving domain does not wait for it: the owner handles the records in order, so it
-/// learns that the memory was let go.
-void LocalDomain::advance_imports(Peer& peer) {
-  for (auto found = peer.imports.begin(); found != peer.imports.end();) {
-    Import& import = found->second;
-    if (peer.is_leaving) stop_writing(import);
-    if (import.mapping != nullptr)
-      for (const uint64_t posting : std::exchange(import.waiting, {})) start_copy(posting);
-    const bool is_asked = import.mapping == nullptr && !import.is_refused;
-    if (!import.is_removed || import.copies > 0 || (is_asked && peer.is_reachable())) {
-      ++found;
-      continue;
-    }
-    if (import.mapping != nullptr && !import.mapping->let_go()) {
-      ++found;
-      continue;
-    }
-    if (!import.is_refused && peer.socket) peer.sayings->say(kLetGo, Numbered{found->first, 1});
-    const auto lanes = std::move(import.lanes);
-    found = peer.imports.erase(found);
-    for (const auto& lane : lanes) release(lane);
-  }
 }
 
 /// The peer's process has ended, or sent an invalid record, or all is said to a peer that we leave.
@@ -337,7 +142,7 @@ void LocalDomain::lose(Peer& peer) {
     end_posting(peer.host_writes.back(), false);
     peer.host_writes.pop_back();
   }
-  advance_imports(peer);
+  close_imports(peer);
 }
 
 /// Frees the shared memory as soon as nothing needs it, and the peer's number once it is

@@ -136,10 +136,12 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
       [&](Service& service) {
         if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
         const auto peers = static_cast<Rights>(rights);
-        Result<Allocation> made = allocate(
-            size_bytes, service.shares() && Sharing::can_share(peers), (peers & kMayWrite) != 0);
+        const bool is_shared = service.shares() && Sharing::can_share(peers);
+        auto made = is_shared
+                        ? braid::allocate_shared(size_bytes, shared_kind((peers & kMayWrite) != 0))
+                        : braid::allocate_privately(size_bytes);
         if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
-        Allocation& allocation = made.value();
+        braid::Allocation& allocation = made.value();
         *memory = allocation.pages.memory();
         const braid_status added = hand_out(service.with([&](Engine& engine) {
           return engine.add_buffer(allocation.pages.bytes(), peers, std::move(allocation.file));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "braid/transfer_abi.h"
-#include "transfer/library/allocation.h"
+#include "host/allocation.h"
 #include "transfer/library/service.h"
 
 namespace braid::transfer::abi {
@@ -23,7 +23,7 @@ int forks_so_far();
 }  // namespace braid::transfer::abi
 
 struct braid_transfer {
-  std::map<uint64_t, braid::transfer::Pages> allocations;  // by buffer; after the service
+  std::map<uint64_t, braid::MappedPages> allocations;  // by buffer; after the service
   std::set<uint64_t> retired;  // buffers that peers had not let go when unregister returned
   std::mutex mutex;            // of `allocations` and `retired`
   std::unique_ptr<braid::transfer::Service> service;

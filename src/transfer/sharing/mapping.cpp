@@ -71,21 +71,21 @@ bool is_described(const SharedMemory& memory, const Description& owner) {
 }
 
 /// Maps the owner's board. Null: the owner shows none that this process can trust.
-std::shared_ptr<const Pages> map_board(Asker& asker) {
+std::shared_ptr<const MappedPages> map_board(Asker& asker) {
   const std::optional<Asker::Told> shown = asker.ask(true, 0);
   if (!shown) return nullptr;
-  Result<Pages> pages = map_shared_pages(shown->file, sizeof(Board), false);
-  return pages.ok() ? std::make_shared<const Pages>(std::move(pages).value()) : nullptr;
+  Result<MappedPages> pages = map_shared_pages(shown->file, 0, sizeof(Board), false);
+  return pages.ok() ? std::make_shared<const MappedPages>(std::move(pages).value()) : nullptr;
 }
 
 std::optional<MappedRange> map(const Asker::Told& told, const Description& owner,
-                               const std::shared_ptr<const Pages>& board) {
+                               const std::shared_ptr<const MappedPages>& board) {
   const SharedMemory& memory = told.memory;
   if (memory.slot >= kSharedMax || !Sharing::can_share(memory.rights) ||
       !is_described(memory, owner))
     return std::nullopt;
-  Result<Pages> pages =
-      map_shared_pages(told.file, memory.size_bytes, (memory.rights & kMayWrite) != 0);
+  Result<MappedPages> pages =
+      map_shared_pages(told.file, 0, memory.size_bytes, (memory.rights & kMayWrite) != 0);
   if (!pages.ok()) return std::nullopt;
   return MappedRange(memory, std::move(pages).value(), board);
 }
@@ -99,7 +99,8 @@ MappedMemory map_memory_of(const Description& owner, const fabric::Origin& self,
   Result<Socket> socket = Socket::connect(sharing_socket(owner.incarnation));
   if (!socket.ok()) return mapped;
   Asker asker(std::move(socket).value(), secret, end_ns);
-  const std::shared_ptr<const Pages> board = asker.is_challenged() ? map_board(asker) : nullptr;
+  const std::shared_ptr<const MappedPages> board =
+      asker.is_challenged() ? map_board(asker) : nullptr;
   uint64_t after = 0;
   for (size_t i = 0; board != nullptr && i < kSharedMax; ++i) {
     const std::optional<Asker::Told> told = asker.ask(false, after);

@@ -15,7 +15,8 @@ namespace braid::transfer {
 /// Writable only where the owner allows it.
 class MappedRange {
  public:
-  MappedRange(const SharedMemory& memory, Pages pages, std::shared_ptr<const Pages> board)
+  MappedRange(const SharedMemory& memory, MappedPages pages,
+              std::shared_ptr<const MappedPages> board)
       : memory_(memory), pages_(std::move(pages)), board_(std::move(board)) {}
 
   const SharedMemory& memory() const { return memory_; }
@@ -34,8 +35,8 @@ class MappedRange {
 
  private:
   SharedMemory memory_;
-  Pages pages_;
-  std::shared_ptr<const Pages> board_;
+  MappedPages pages_;
+  std::shared_ptr<const MappedPages> board_;
 };
 
 struct MappedMemory {

@@ -6,7 +6,7 @@
 namespace braid::transfer {
 
 std::unique_ptr<Sharing> Sharing::open() {
-  auto made = make_shared_pages(sizeof(Board), false);
+  auto made = make_shared_pages(sizeof(Board), shared_kind(false));
   if (!made.ok()) return nullptr;
   new (made.value().pages.memory()) Board{};                              // owner: the pages
   return std::unique_ptr<Sharing>(new Sharing(std::move(made).value()));  // owner: the caller

@@ -14,12 +14,15 @@
 #include <map>
 #include <memory>
 
-#include "transfer/sharing/pages.h"
+#include "host/shared_pages.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
 
 inline constexpr size_t kSharedMax = 256;  // each takes a file descriptor of the owner
+inline SharedPagesKind shared_kind(bool may_peers_write) {
+  return {.name = "braid-transfer", .may_peers_write = may_peers_write};
+}
 
 /// The board lies in memory of the owner. Numbers of buffers are never used twice.
 struct Board {

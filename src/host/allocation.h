@@ -8,17 +8,17 @@
 #include <utility>
 
 #include "base/try.h"
-#include "transfer/sharing/pages.h"
+#include "host/shared_pages.h"
 
-namespace braid::transfer {
+namespace braid {
 
 struct Allocation {
-  Pages pages;
+  MappedPages pages;
   File file = {};  ///< the file that peers map; none: they cannot map it
 };
 
 inline Result<Allocation> allocate_privately(size_t size_bytes) {
-  BRAID_LET(pages, Pages::map(-1, size_bytes, true));
+  BRAID_LET(pages, MappedPages::map_private(size_bytes));
   (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
   constexpr size_t kPageBytes = 4096;
   for (size_t i = 0; i < size_bytes; i += kPageBytes)
@@ -26,12 +26,11 @@ inline Result<Allocation> allocate_privately(size_t size_bytes) {
   return Allocation{std::move(pages)};
 }
 
-/// Allocates shared memory if that is asked for and the kernel can, otherwise private memory.
-inline Result<Allocation> allocate(size_t size_bytes, bool is_shared, bool may_peers_write) {
-  if (!is_shared) return allocate_privately(size_bytes);
-  Result<SharedPages> made = make_shared_pages(size_bytes, may_peers_write);
+/// Allocates memory of that kind if the kernel can, otherwise private memory.
+inline Result<Allocation> allocate_shared(size_t size_bytes, const SharedPagesKind& kind) {
+  Result<SharedPages> made = make_shared_pages(size_bytes, kind);
   if (!made.ok()) return allocate_privately(size_bytes);
   return Allocation{std::move(made.value().pages), std::move(made.value().file)};
 }
 
-}  // namespace braid::transfer
+}  // namespace braid

@@ -1,0 +1,66 @@
+#include "fabric/local/shared_memory.h"
+
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/try.h"
+
+namespace braid::fabric::local {
+namespace {
+
+struct Entry {
+  size_t size_bytes = 0;
+  std::shared_ptr<const File> file;
+};
+
+struct Allocations {
+  std::mutex mutex;
+  std::map<const std::byte*, Entry> by_address;
+};
+/// Never destroyed: engines may end after it otherwise would.
+Allocations& allocations() {
+  static auto* const all = new Allocations();  // owner: the process
+  return *all;
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(SharedPages pages) : pages_(std::move(pages.pages)) {
+  Allocations& all = allocations();
+  const std::lock_guard lock(all.mutex);
+  all.by_address[bytes().data()] = {bytes().size(),
+                                    std::make_shared<const File>(std::move(pages.file))};
+}
+
+SharedMemory::~SharedMemory() {
+  Allocations& all = allocations();
+  const std::lock_guard lock(all.mutex);
+  all.by_address.erase(bytes().data());
+}
+
+Result<std::unique_ptr<SharedMemory>> SharedMemory::allocate(size_t size_bytes) {
+  BRAID_LET(made, make_shared_pages(size_bytes, {"braid-fabric"}));
+  return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(made)));  // owner: the caller
+}
+
+Result<std::unique_ptr<SharedMemory>> SharedMemory::open(File file, size_t size_bytes) {
+  BRAID_LET(pages, map_shared_pages(file, 0, size_bytes, true));
+  return std::unique_ptr<SharedMemory>(
+      new SharedMemory({std::move(pages), std::move(file)}));  // owner: the caller
+}
+
+std::optional<FileRange> find_shared(MutableBytes memory) {
+  Allocations& all = allocations();
+  const std::lock_guard lock(all.mutex);
+  const auto next = all.by_address.upper_bound(memory.data());
+  if (next == all.by_address.begin()) return std::nullopt;
+  const auto& [first, entry] = *std::prev(next);
+  const auto offset_bytes = static_cast<uint64_t>(memory.data() - first);
+  if (offset_bytes > entry.size_bytes || memory.size() > entry.size_bytes - offset_bytes)
+    return std::nullopt;
+  return FileRange{entry.file, offset_bytes};
+}
+
+}  // namespace braid::fabric::local

@@ -1,0 +1,116 @@
+// Host memory that peers map: what a step of theirs copies, and what goes through the queue
+// instead.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "fabric/local/domain.h"
+#include "fabric/local/limits.h"
+#include "fabric/shared_bytes.h"
+#include "fabric/wires.h"
+
+namespace braid::fabric {
+namespace {
+
+class LocalMappedTest : public testing::Test {
+ protected:
+  struct Memory {
+    std::unique_ptr<test::Memory> memory;
+    uint32_t region = 0;
+    RemoteRange range;
+  };
+  Memory add(size_t size_bytes) {
+    Memory added;
+    added.memory = std::make_unique<test::SharedHostBytes>(size_bytes);
+    added.region = owner_->add_region(added.memory->bytes(), Access::kRemoteWrite).value();
+    added.range = owner_->remote_range(added.region);
+    return added;
+  }
+  void post(const RemoteRange& range, uint64_t offset, Bytes source) {
+    Write write;
+    write.peer = peer_;
+    write.region =
+        writer_->add_region({const_cast<std::byte*>(source.data()), source.size()}, Access::kLocal)
+            .value();
+    write.source = source;
+    write.target_address = range.base + offset;
+    write.target_key = range.key;
+    ended_.reset();
+    ASSERT_TRUE(writer_->post_write(write));
+  }
+  void look_at_writer() {
+    Completion completion;
+    if (writer_->poll({&completion, 1}) > 0) ended_ = completion.ok;
+  }
+  bool wait(const std::function<bool()>& until) {
+    for (test::Patience patience(20'000); !until() && !patience.is_over();) {
+      look_at_writer();
+      Completion completion;
+      (void)owner_->poll({&completion, 1});
+    }
+    return until();
+  }
+  bool writes_well(const RemoteRange& range, uint64_t offset, Bytes source) {
+    post(range, offset, source);
+    return wait([&] { return ended_.has_value(); }) && *ended_;
+  }
+
+  std::unique_ptr<Domain> writer_ = local::open_domain().value();
+  std::unique_ptr<Domain> owner_ = local::open_domain().value();
+  uint32_t peer_ = writer_->connect(owner_->address()).value();
+  std::optional<bool> ended_;
+};
+
+/// Its heartbeats do not wait for the rest.
+TEST_F(LocalMappedTest, AStepCopiesLittleOfALargeWrite) {
+  const size_t size_bytes = 16 * local::kPageBytesAtOnce;
+  const auto target = add(size_bytes);
+  const std::vector<std::byte> source(size_bytes, std::byte{7});
+  ASSERT_TRUE(writes_well(target.range, 0, Bytes(source).first(1))) << "it is mapped now";
+  post(target.range, 0, source);
+  const auto copied = [&] {
+    const MutableBytes all = target.memory->bytes();
+    return static_cast<uint64_t>(std::count(all.begin(), all.end(), std::byte{7}));
+  };
+  for (uint64_t step = 1; step <= 16; ++step) {
+    EXPECT_FALSE(ended_.has_value());
+    look_at_writer();
+    EXPECT_EQ(copied(), step * local::kPageBytesAtOnce);
+  }
+  EXPECT_EQ(ended_, true) << "the owner need not look";
+}
+
+/// The board, on which the owner lists what a peer has mapped, has so many slots.
+TEST_F(LocalMappedTest, WhatFindsNoPlaceOnTheBoardIsWrittenThroughTheQueue) {
+  constexpr size_t kEach = 64;
+  const auto target = add((local::kSlots + 3) * kEach);
+  const auto source = test::some_bytes(kEach, 3);
+  const MutableBytes all = target.memory->bytes();
+  for (size_t i = 0; i < local::kSlots + 3; ++i) {
+    const MutableBytes part = all.subspan(i * kEach, kEach);
+    const uint32_t region = owner_->add_region(part, Access::kRemoteWrite).value();
+    ASSERT_TRUE(writes_well(owner_->remote_range(region), 0, source)) << i;
+    ASSERT_TRUE(std::equal(part.begin(), part.end(), source.begin())) << i;
+  }
+}
+
+/// Of an allocation, only the part.
+TEST_F(LocalMappedTest, APartThatBeginsWithinAPageIsWrittenThereAlone) {
+  constexpr size_t kFirst = 5000, kBytes = 9001;
+  const auto target = add(32'768);
+  const uint32_t part =
+      owner_->add_region(target.memory->bytes().subspan(kFirst, kBytes), Access::kRemoteWrite)
+          .value();
+  const RemoteRange range = owner_->remote_range(part);
+  const auto source = test::some_bytes(kBytes, 4);
+  ASSERT_TRUE(writes_well(range, 0, source));
+  std::vector<std::byte> expected(32'768);
+  std::copy(source.begin(), source.end(), expected.begin() + kFirst);
+  EXPECT_EQ(target.memory->get(), expected);
+  EXPECT_FALSE(writes_well(range, 1, source)) << "it reaches beyond what was granted";
+  EXPECT_EQ(target.memory->get(), expected);
+}
+
+}  // namespace
+}  // namespace braid::fabric
