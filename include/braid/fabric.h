@@ -183,8 +183,10 @@ class Fabric {
   Result<Allocated> allocate_memory(size_t size_bytes) {
     void* memory = nullptr;
     uint64_t region = 0;
-    if (braid_fabric_allocate_memory(get(), size_bytes, &memory, &region) != BRAID_OK)
-      return failure();
+    if (const Status failed =
+            status_of(braid_fabric_allocate_memory(get(), size_bytes, &memory, &region));
+        !failed.ok())
+      return failed;
     return Allocated{memory, Region{region}};
   }
   /// An error while a part is granted and not fenced, or a write still reads it.

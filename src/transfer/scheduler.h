@@ -319,6 +319,10 @@ class Scheduler {
   uint64_t probe_late_at(const Path& path) const;
   void begin_probe(uint32_t path, uint64_t now_ns);
   void forget_probe(Path& path);
+  void forget_lost_probe(Path& path);
+  void forget_probes(Path& path);
+  void lose_probe(Path& path);
+  void lost_probe_answered(uint32_t path, uint64_t now_ns);
   void probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns);
   void set_path_timer(uint32_t path);
   void look(uint64_t now_ns);

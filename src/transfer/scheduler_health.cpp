@@ -72,6 +72,7 @@ void Scheduler::judge_nic(uint32_t rail, uint64_t now_ns) {
 }
 
 void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
+  forget_lost_probe(paths_[path]);
   change(path, now_ns, [&](Health& health) { health.go_down(now_ns, jitter()); });
   reissue_all(path);
 }
@@ -79,7 +80,7 @@ void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {
 void Scheduler::path_may_work(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   change(index, now_ns, [&](Health& health) {
-    if (health.probe_now(now_ns)) forget_probe(path);
+    if (health.probe_now(now_ns)) forget_probes(path);
   });
   set_path_timer(index);
 }
@@ -91,7 +92,7 @@ void Scheduler::retire_path(uint32_t index) {
   if (path.is_retired) return;
   has_changed_ = true;
   path.is_retired = true;
-  forget_probe(path);
+  forget_probes(path);
   leave_rails(index);
   reissue_all(index);
 }
@@ -221,6 +222,7 @@ void Scheduler::fenced(uint32_t index, uint64_t now_ns) {
     close(id);
   }
   path.is_fencing = false;
+  forget_lost_probe(path);
   if (path.is_measuring) forget_probe(path);
   change(index, now_ns, [&](Health& health) { health.go_down(now_ns, jitter()); });
   set_path_timer(index);
@@ -272,6 +274,21 @@ void Scheduler::forget_probe(Path& path) {
   path.is_measuring = false;
 }
 
+void Scheduler::forget_lost_probe(Path& path) {
+  postings_.erase(std::exchange(path.lost_probe, 0));
+}
+
+void Scheduler::forget_probes(Path& path) {
+  forget_probe(path);
+  forget_lost_probe(path);
+}
+
+// The probe that is out is late. On a busy host it may still be answered.
+void Scheduler::lose_probe(Path& path) {
+  forget_lost_probe(path);
+  path.lost_probe = std::exchange(path.probe, 0);
+}
+
 void Scheduler::begin_probe(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   forget_probe(path);
@@ -289,6 +306,11 @@ void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_
   const uint64_t took_ns = now_ns - open.posted_ns;
   Path& path = paths_[index];
   postings_.erase(posting);
+  if (posting == path.lost_probe) {
+    path.lost_probe = 0;
+    if (ok) lost_probe_answered(index, now_ns);
+    return;
+  }
   path.probe = 0;
   if (ok && path.spec.is_measured_by_probes) path.base.add(static_cast<double>(took_ns), now_ns);
   if (std::exchange(path.is_measuring, false)) {
@@ -296,6 +318,14 @@ void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_
   } else {
     change(index, now_ns, [&](Health& health) { health.probe_ended(ok, now_ns, jitter()); });
   }
+  set_path_timer(index);
+}
+
+void Scheduler::lost_probe_answered(uint32_t index, uint64_t now_ns) {
+  Path& path = paths_[index];
+  change(index, now_ns, [&](Health& health) {
+    if (health.answered_late()) forget_probe(path);
+  });
   set_path_timer(index);
 }
 
@@ -319,7 +349,7 @@ void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
   path.timer_ns = kNever;
   if (path.no_room_until_ns <= now_ns) path.no_room_until_ns = 0;
   change(index, now_ns, [&](Health& health) {
-    if (health.check(now_ns, jitter())) forget_probe(path);
+    if (health.check(now_ns, jitter())) lose_probe(path);
   });
   if (overdue_at(path) <= now_ns) first_is_overdue(index, now_ns);
   if (probe_late_at(path) <= now_ns) {

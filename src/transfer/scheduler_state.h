@@ -68,6 +68,7 @@ struct Scheduler::Path {
   uint32_t open_count = 0;     // that are not late
   std::vector<uint64_t> late;  // postings that are late
   uint64_t probe = 0;          // the posting of the probe that is out
+  uint64_t lost_probe = 0;     // the latest that was counted as lost and may still be answered
   bool is_measuring = false;   // by that probe
   uint64_t measured_ns = 0;    // when such a probe ended
   bool is_probe_due = false;

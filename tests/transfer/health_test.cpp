@@ -62,13 +62,19 @@ TEST(Health, AnErrorConfirmsASuspicion) {
   EXPECT_EQ(health.state(), PathState::kDown);
 }
 
-TEST(Health, ALostProbeIsNoticedAndItsLateAnswerIsNone) {
+TEST(Health, ALostProbeIsNoticedAndItsLateAnswerShowsThatThePathWorks) {
   Health health;
   health.overdue(0, 0);
   health.probe_begun(0, 0);
   EXPECT_FALSE(health.check(4 * kMs, 0));
   EXPECT_TRUE(health.check(5 * kMs, 0));
   EXPECT_FALSE(health.is_probe_out());
+  health.probe_begun(5 * kMs, 0);
+  EXPECT_TRUE(health.check(10 * kMs, 0));
+  EXPECT_EQ(health.state(), PathState::kDown);
+  EXPECT_TRUE(health.answered_late());
+  EXPECT_EQ(health.state(), PathState::kRejoining);
+  EXPECT_FALSE(health.answered_late()) << "it is in use already";
 }
 
 TEST(Health, ThoseThatFailAgainSoonAreTriedLaterAndTimeForgives) {

@@ -143,6 +143,28 @@ TEST(Scheduler, APathThatMayWorkAgainIsProbedAtOnceAndAnEarlierProbeSaysNothing)
   EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kRejoining);
 }
 
+TEST(Scheduler, AProbeThatIsAnsweredLateBringsThePathBack) {
+  Rails rails(1);
+  rails.scheduler.path_failed(0, 0);
+  const auto lost = rails.scheduler.next_probe(kSecond);
+  ASSERT_TRUE(lost);
+  ASSERT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs)) << "it is lost, and a pause follows";
+  ASSERT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kDown);
+  rails.scheduler.ended(lost->id, Ending::kDone, kSecond + 11 * kMs);
+  EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kRejoining);
+}
+
+TEST(Scheduler, ALateAnswerFromBeforeTheFenceSaysNothing) {
+  Rails rails(1);
+  rails.scheduler.path_failed(0, 0);
+  const auto lost = rails.scheduler.next_probe(kSecond);
+  ASSERT_TRUE(lost);
+  ASSERT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs));
+  rails.scheduler.fenced(0, kSecond + 10 * kMs);
+  rails.scheduler.ended(lost->id, Ending::kDone, kSecond + 11 * kMs);
+  EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kDown);
+}
+
 /// Two paths. What was measured of the second one is that it is slow; the first carries requests
 /// one by one.
 struct Overlooked {

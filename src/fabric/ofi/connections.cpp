@@ -2,13 +2,16 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace braid::fabric::ofi {
 namespace {
@@ -42,7 +45,17 @@ std::vector<std::byte> place_of(std::span<const std::byte> name) {
   return place;
 }
 
-/// `name_of` is getsockname or getpeername. Empty: the socket has no such end.
+/// As getpeername, which does not name the peer of a connection that was not answered yet.
+int get_peer_name(int descriptor, sockaddr* name, socklen_t* name_bytes) {
+  int family = AF_UNSPEC;
+  socklen_t family_bytes = sizeof family;
+  (void)getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &family_bytes);
+  // The kernel refuses to give less than is asked for.
+  *name_bytes = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  return getsockopt(descriptor, SOL_SOCKET, SO_PEERNAME, name, name_bytes);
+}
+
+/// `name_of` is getsockname or get_peer_name. Empty: the socket has no such end.
 std::vector<std::byte> end_of(int descriptor, int (*name_of)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage name{};
   socklen_t name_bytes = sizeof name;
@@ -63,7 +76,20 @@ bool is_incoming(int descriptor, const std::vector<std::byte>& place) {
 }
 
 bool is_outgoing(int descriptor, const std::vector<std::byte>& place) {
-  return end_of(descriptor, getpeername) == place;
+  return end_of(descriptor, get_peer_name) == place;
+}
+
+/// Of the kernel's names for states; TCP_CLOSE for what is no TCP socket.
+int state_of(int descriptor) {
+  tcp_info about{};
+  about.tcpi_state = TCP_CLOSE;
+  socklen_t about_bytes = sizeof about;
+  (void)getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &about_bytes);
+  return about.tcpi_state;
+}
+
+bool is_connecting(int descriptor, const std::vector<std::byte>& place) {
+  return state_of(descriptor) == TCP_SYN_SENT && is_outgoing(descriptor, place);
 }
 
 unsigned long inode_of(int descriptor) {
@@ -96,8 +122,29 @@ std::vector<Connection> outgoing_to(std::span<const std::byte> name) {
   return find(name, is_outgoing);
 }
 
+std::vector<Connection> connecting_to(std::span<const std::byte> name) {
+  return find(name, is_connecting);
+}
+
 void shut_down(const Connection& connection) {
   if (connection.is_open()) shutdown(connection.descriptor, SHUT_RDWR);
+}
+
+File hold(const Connection& connection) {
+  File held(fcntl(connection.descriptor, F_DUPFD_CLOEXEC, 0));
+  const bool is_it = held.is_open() && inode_of(held.get()) == connection.inode;
+  return is_it && state_of(held.get()) == TCP_ESTABLISHED ? std::move(held) : File();
+}
+
+bool waits_for_its_end(const File& connection) {
+  const int state = state_of(connection.get());
+  return state == TCP_FIN_WAIT1 || state == TCP_CLOSING || state == TCP_LAST_ACK;
+}
+
+void reset(const File& connection) {
+  sockaddr nowhere{};
+  nowhere.sa_family = AF_UNSPEC;
+  (void)connect(connection.get(), &nowhere, sizeof nowhere);
 }
 
 }  // namespace braid::fabric::ofi

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "host/file.h"
+
 namespace braid::fabric::ofi {
 
 /// One connection. The owner of the descriptor may close it at any time.
@@ -19,9 +21,19 @@ struct Connection {
 std::vector<Connection> incoming_at(std::span<const std::byte> name);
 /// The connections that this process has opened to that address of another process.
 std::vector<Connection> outgoing_to(std::span<const std::byte> name);
+/// Those that have not been answered yet.
+std::vector<Connection> connecting_to(std::span<const std::byte> name);
 
 /// The peer sees the connection end. This process still reads the bytes that have come, and then
 /// the end, as if the peer had closed it.
 void shut_down(const Connection& connection);
+
+/// A second descriptor of an established connection, which stays when the owner of the first one
+/// closes that. Not open: the connection is not established.
+File hold(const Connection& connection);
+/// This process has ended the connection, and the peer has not confirmed it.
+bool waits_for_its_end(const File& connection);
+/// Ends the connection at once. The peer is told by a single packet.
+void reset(const File& connection);
 
 }  // namespace braid::fabric::ofi

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "fabric/ofi/connections.h"
 #include "fabric/ofi/doors.h"
+#include "fabric/ofi/knocks.h"
 #include "fabric/ofi/peers.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
@@ -124,6 +125,7 @@ class OfiDomain final : public Domain {
   std::unordered_map<uint32_t, Region> regions_;
   std::deque<Operation> operations_;
   Peers peers_;
+  Knocks knocks_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
   uint64_t polled_ns_ = 0;  // if there are doorbells
@@ -146,6 +148,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
                  ? std::make_unique<RobustCalls>()
                  : nullptr),
       station_(std::move(station)),
+      knocks_(station_.name),
       sleepers_(quirks_),
       doors_(provider_, *station_.domain, calls_.get(), sleepers_) {
   sleepers_.add(station_);
@@ -250,7 +253,8 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
   const bool may_go_on = absence == Absence::kSilent;
   if (peer.endpoint == nullptr) return;
-  peer.link.give_up();
+  std::vector<File> ended = peer.link.give_up();
+  if (may_go_on) knocks_.given_up(peer.link.name(), std::move(ended));
   if (!quirks_.needs_endpoint_for_each_peer) return;
   if (may_go_on) return;
   sleepers_.remove_endpoint(peer.own_name);
@@ -440,6 +444,8 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
     polled_ns_ = monotonic_ns();
     peers_.ring_again(polled_ns_);
   }
+  if (!knocks_.is_empty())
+    knocks_.look(monotonic_ns(), [this](Bytes address) { return peers_.has_link_to(address); });
   size_t count = 0;
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();

@@ -1,5 +1,6 @@
 #include "fabric/ofi/link.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -27,9 +28,15 @@ Directory& directory() {
   return directory;
 }
 
-void break_if_unused(const std::vector<std::byte>& name, const Users& users) {
-  if (users.live > 0 || users.given_up == 0) return;
-  for (const Connection& connection : outgoing_to(name)) shut_down(connection);
+std::vector<File> break_if_unused(const std::vector<std::byte>& name, const Users& users) {
+  std::vector<File> broken;
+  if (users.live > 0 || users.given_up == 0) return broken;
+  for (const Connection& connection : outgoing_to(name)) {
+    File held = hold(connection);
+    shut_down(connection);
+    if (held.is_open()) broken.push_back(std::move(held));
+  }
+  return broken;
 }
 
 }  // namespace
@@ -47,13 +54,17 @@ Link& Link::operator=(Link&& other) noexcept {
   return *this;
 }
 
-void Link::give_up() {
-  if (name_.empty()) return;
+std::vector<File> Link::give_up() {
+  if (name_.empty()) return {};
   const std::lock_guard lock(directory().mutex);
   Users& users = directory().users[name_];
   if (!is_given_up_) --users.live, ++users.given_up;
   is_given_up_ = true;
-  break_if_unused(name_, users);
+  return break_if_unused(name_, users);
+}
+
+bool Link::leads_to(Bytes name) const {
+  return !is_given_up_ && std::equal(name.begin(), name.end(), name_.begin(), name_.end());
 }
 
 void Link::leave() {
@@ -61,7 +72,7 @@ void Link::leave() {
   const std::lock_guard lock(directory().mutex);
   Users& users = directory().users[name_];
   --(is_given_up_ ? users.given_up : users.live);
-  if (!is_given_up_) break_if_unused(name_, users);
+  if (!is_given_up_) (void)break_if_unused(name_, users);
   if (users.live + users.given_up == 0) directory().users.erase(name_);
   name_.clear();
 }

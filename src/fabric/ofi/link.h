@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fabric/domain.h"
+#include "host/file.h"
 
 namespace braid::fabric::ofi {
 
@@ -25,8 +26,11 @@ class Link {
 
   /// Makes the postings under way over the link fail, by breaking this process's connections to the
   /// address. While other links use the connections, this waits until they have given up too, or
-  /// left.
-  void give_up();
+  /// left. Returns the established connections that were broken now.
+  std::vector<File> give_up();
+  Bytes name() const { return name_; }
+  /// It leads to that address, and has not been given up.
+  bool leads_to(Bytes name) const;
 
  private:
   void leave();

@@ -40,6 +40,11 @@ bool Peers::is_answer_awaited() const {
                      [](const Peer& peer) { return peer.owes_answers(); });
 }
 
+bool Peers::has_link_to(Bytes address) const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& peer) { return peer.link.leads_to(address); });
+}
+
 void Peers::ring_again(uint64_t now_ns) {
   if (now_ns < ring_again_ns_) return;
   ring_again_ns_ = now_ns + PeerDoorbell::kPauseNs;

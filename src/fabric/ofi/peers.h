@@ -39,6 +39,7 @@ class Peers {
   void clear();
 
   bool is_answer_awaited() const;
+  bool has_link_to(Bytes address) const;
   /// Rings the peers that owe answers, unless that was done a moment ago.
   void ring_again(uint64_t now_ns);
 

@@ -94,7 +94,7 @@ class Health {
     late_ns_ = now_ns + std::max(kProbeLateNs, late_after_ns);
     if (state_ == PathState::kDown) state_ = PathState::kProbing;
   }
-  /// Counts a late probe as lost, whatever becomes of it later. True: it has just been lost.
+  /// Counts a late probe as lost. True: it has just been lost.
   bool check(uint64_t now_ns, double jitter) {
     if (!is_probe_out_ || now_ns < late_ns_) return false;
     probe_ended(false, now_ns, jitter);
@@ -111,6 +111,14 @@ class Health {
     state_ = PathState::kDown;
     pause_ns_ = std::min(2 * pause_ns_, kPauseMaxNs);
     set_due(now_ns, jitter);
+  }
+  /// A probe that was counted as lost has been answered: the path works. A probe that is out no
+  /// longer counts. False: the path is in use already.
+  bool answered_late() {
+    if (is_usable()) return false;
+    is_probe_out_ = false;
+    rejoin();
+    return true;
   }
   bool is_probe_out() const { return is_probe_out_; }
 
