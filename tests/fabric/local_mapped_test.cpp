@@ -1,6 +1,7 @@
 // Host memory that peers map: what a step of theirs copies, and what goes through the queue
 // instead.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <functional>
@@ -27,7 +28,8 @@ class LocalMappedTest : public testing::Test {
     added.range = owner_->remote_range(added.region);
     return added;
   }
-  void post(const RemoteRange& range, uint64_t offset, Bytes source) {
+  void post(const RemoteRange& range, uint64_t offset, Bytes source,
+            std::optional<uint32_t> immediate = {}) {
     Write write;
     write.peer = peer_;
     write.region =
@@ -36,6 +38,7 @@ class LocalMappedTest : public testing::Test {
     write.source = source;
     write.target_address = range.base + offset;
     write.target_key = range.key;
+    write.immediate = immediate;
     ended_.reset();
     ASSERT_TRUE(writer_->post_write(write));
   }
@@ -61,6 +64,26 @@ class LocalMappedTest : public testing::Test {
   uint32_t peer_ = writer_->connect(owner_->address()).value();
   std::optional<bool> ended_;
 };
+
+TEST_F(LocalMappedTest, WhoSleepsIsWokenByAWriteAndByNothingElse) {
+  const auto target = add(4096);
+  const std::vector<std::byte> source(100, std::byte{9});
+  ASSERT_TRUE(writes_well(target.range, 0, source)) << "it is mapped now";
+  const auto is_woken = [&](int limit_ms) {
+    pollfd awaited{owner_->wait_descriptor(), POLLIN, 0};
+    return ::poll(&awaited, 1, limit_ms) == 1;
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    ASSERT_TRUE(wait([&] { return owner_->arm(); }));
+    EXPECT_FALSE(is_woken(20));
+    post(target.range, 0, source, 3);
+    look_at_writer();
+    ASSERT_TRUE(is_woken(20'000)) << turn;
+    Completion completion;
+    ASSERT_EQ(owner_->poll({&completion, 1}), 1u);
+    EXPECT_EQ(completion.immediate, 3u);
+  }
+}
 
 /// Its heartbeats do not wait for the rest.
 TEST_F(LocalMappedTest, AStepCopiesLittleOfALargeWrite) {

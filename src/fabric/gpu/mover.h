@@ -70,8 +70,8 @@ class Mover {
   explicit Mover(const cuda::Driver& driver) : driver_(driver) {}
 
   /// Loads the kernel that copies pages. The driver waits for the context's streams to load it, and
-  /// holds its lock meanwhile (docs/fabric.md, "GPUs of one server"). Without the kernel pages are
-  /// copied one by one.
+  /// holds its lock meanwhile (docs/fabric.md, "Processes and GPUs of one server"). Without the
+  /// kernel pages are copied one by one.
   void prepare_pages(CUstream stream);
 
   /// Puts all copies into the stream. If the driver refuses one, those before it are under way

@@ -1,7 +1,7 @@
-// The domain for processes of one server. A write into GPU memory is a copy over NVLink or PCIe
-// into memory that its owner has shared; it uses no network interface (docs/fabric.md, "GPUs of one
-// server"). Immediates, messages and writes into host memory go through memory that two processes
-// share.
+// The domain for processes of one server. A write is a copy into memory that its owner has shared,
+// by this process or a GPU; it uses no network interface (docs/fabric.md, "Processes and GPUs of
+// one server"). Immediates, messages and writes into other host memory go through a queue that two
+// processes share.
 //
 // Its contract is that of fabric/domain.h, with two additions. A process can write the memory that
 // it has mapped; so a removed region is kHeldByPeer until the processes that mapped it, which are
