@@ -72,7 +72,7 @@ Result<bench::PeerCommand> find_peer(const std::string& name, const std::string&
   if (fs::is_regular_file(file, ignored))
     return bench::PeerCommand{is_path ? file.stem().string() : name, python, fs::absolute(file)};
   return Status::error("there is nothing to race against by the name '" + name + "'",
-                       "Write plain, nixl, mooncake, or the path of a program (" +
+                       "Write plain, engine, nixl, mooncake, or the path of a program (" +
                            (peer_folder() / "peer.py").string() + " says how to write one)");
 }
 
@@ -221,10 +221,14 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
   race.turns = options.turns;
   race.turn_seconds = options.turn_ms / 1e3;
   race.rails.count = options.rails;
-  race.is_against_plain = false;
+  race.is_against_plain = race.is_against_engine = false;
   for (const std::string& name : options.against) {
     if (name == "plain") {
       race.is_against_plain = true;
+      continue;
+    }
+    if (name == "engine") {
+      race.is_against_engine = true;
       continue;
     }
     const auto peer = find_peer(name, options.python);
@@ -307,7 +311,8 @@ void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
   command->add_option("--provider", options->providers, "tcp;ofi_rxm, shm, net")->delimiter(',');
   command
       ->add_option("--against", options->against,
-                   "plain: a raw libfabric loop; nixl, mooncake: Python wheels, if installed; or "
+                   "plain: a raw libfabric loop; engine: braid without the threads of its library; "
+                   "nixl, mooncake: Python wheels, if installed; or "
                    "the path of a program")
       ->delimiter(',');
   command
