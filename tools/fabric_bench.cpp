@@ -72,7 +72,7 @@ Result<bench::PeerCommand> find_peer(const std::string& name, const std::string&
   if (fs::is_regular_file(file, ignored))
     return bench::PeerCommand{is_path ? file.stem().string() : name, python, fs::absolute(file)};
   return Status::error("there is nothing to race against by the name '" + name + "'",
-                       "Write plain, nixl, mooncake, or the path of a program (" +
+                       "Write plain, engine, nixl, mooncake, or the path of a program (" +
                            (peer_folder() / "peer.py").string() + " says how to write one)");
 }
 
@@ -226,10 +226,14 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
       race.pattern == bench::Pattern::kBarrier ? std::vector<uint64_t>{0} : sizes.value();
   race.turns = options.turns;
   race.turn_seconds = options.turn_ms / 1e3;
-  race.is_against_plain = false;
+  race.is_against_plain = race.is_against_engine = false;
   for (const std::string& name : options.against) {
     if (name == "plain") {
       race.is_against_plain = true;
+      continue;
+    }
+    if (name == "engine") {
+      race.is_against_engine = true;
       continue;
     }
     const auto peer = find_peer(name, options.python);
@@ -316,7 +320,8 @@ void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
       ->delimiter(',');
   command
       ->add_option("--against", options->against,
-                   "plain: a raw libfabric loop; nixl, mooncake: Python wheels, if installed; or "
+                   "plain: a raw libfabric loop; engine: braid without the threads of its library; "
+                   "nixl, mooncake: Python wheels, if installed; or "
                    "the path of a program")
       ->delimiter(',');
   command

@@ -22,8 +22,8 @@ Status await_barriers(const TargetProcess& target, const Step& step) {
 
 }  // namespace
 
-BraidContender::BraidContender(const Rails& rails, TargetProcess& target,
-                               std::span<std::byte> source)
+EngineContender::EngineContender(const Rails& rails, TargetProcess& target,
+                                 std::span<std::byte> source)
     : target_(target), engine_(open_engine(rails)) {
   for (size_t i = 0; i < target.member_count(); ++i)
     members_.push_back(
@@ -33,7 +33,7 @@ BraidContender::BraidContender(const Rails& rails, TargetProcess& target,
   group_ = engine_->add_group(members_).value();
 }
 
-void BraidContender::open_member(size_t index) {
+void EngineContender::open_member(size_t index) {
   fabric::GroupMember& member = members_[index];
   while (engine_->peer_state(member.peer).value() == fabric::PeerState::kConnecting ||
          !target_.descriptor(index))
@@ -46,12 +46,12 @@ void BraidContender::open_member(size_t index) {
   static_cast<void>(claimed);
 }
 
-Status BraidContender::prepare(const Load& load) {
-  target_.serve(TargetProcess::Serves::kBraid, load.pattern == Pattern::kBarrier ? load.count : 0);
+Status EngineContender::prepare(const Load& load) {
+  target_.serve(TargetProcess::Serves::kEngine, load.pattern == Pattern::kBarrier ? load.count : 0);
   return {};
 }
 
-Result<uint64_t> BraidContender::post(const Load& load, uint64_t first) {
+Result<uint64_t> EngineContender::post(const Load& load, uint64_t first) {
   const uint64_t deadline_ns = now_ns() + kLimitNs;
   const auto offset = [&](uint64_t i) { return load.place(first + i) * load.size_bytes; };
   switch (load.pattern) {
@@ -77,7 +77,7 @@ Result<uint64_t> BraidContender::post(const Load& load, uint64_t first) {
   return Status::error("no such pattern");
 }
 
-Result<bool> BraidContender::has_ended(uint64_t ticket) {
+Result<bool> EngineContender::has_ended(uint64_t ticket) {
   const auto state = engine_->state(ticket);
   if (!state.ok()) return state.status();
   if (state.value() == fabric::TicketState::kPending) return false;
@@ -86,7 +86,7 @@ Result<bool> BraidContender::has_ended(uint64_t ticket) {
   return true;
 }
 
-Status BraidContender::write(const Load& load) {
+Status EngineContender::write(const Load& load) {
   std::deque<uint64_t> tickets;
   for (uint64_t posted = 0; posted < load.count || !tickets.empty();) {
     while (posted < load.count && (tickets.size() + 1) * load.parts_at_once <= load.depth) {

@@ -1,4 +1,5 @@
-// braid's engine and the raw loop, as contenders that write from this process.
+// What is in the library, without its threads and its C interface, and the raw loop: contenders
+// that write from this process.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,10 @@
 
 namespace braid::bench {
 
-class BraidContender final : public Contender {
+class EngineContender final : public Contender {
  public:
   /// `source` and `target` outlive it.
-  BraidContender(const Rails& rails, TargetProcess& target, std::span<std::byte> source);
+  EngineContender(const Rails& rails, TargetProcess& target, std::span<std::byte> source);
 
   const std::string& name() const override { return name_; }
   Status prepare(const Load& load) override;
@@ -25,7 +26,7 @@ class BraidContender final : public Contender {
   Result<uint64_t> post(const Load& load, uint64_t first);
   Result<bool> has_ended(uint64_t ticket);
 
-  std::string name_ = "braid";
+  std::string name_ = "engine";
   TargetProcess& target_;
   std::unique_ptr<fabric::Engine> engine_;
   uint64_t region_ = 0;

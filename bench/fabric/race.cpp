@@ -5,6 +5,7 @@
 
 #include "bench/fabric/buffers.h"
 #include "bench/fabric/contenders.h"
+#include "bench/fabric/library_contender.h"
 
 namespace braid::bench {
 namespace {
@@ -79,6 +80,9 @@ class Race {
     if (options.is_against_plain && options.pattern == Pattern::kPaged)
       opponents_.push_back(
           std::make_unique<PlainContender>(options.rails, target, buffers.source(), true));
+    if (options.is_against_engine)
+      opponents_.push_back(
+          std::make_unique<EngineContender>(options.rails, target, buffers.source()));
     for (PeerProgram::Opened& peer : peers) {
       if (peer.contender != nullptr)
         opponents_.push_back(std::move(peer.contender));
@@ -172,7 +176,7 @@ class Race {
 
   const RaceOptions& options_;
   const Buffers& buffers_;
-  BraidContender braid_;
+  LibraryContender braid_;
   std::vector<std::unique_ptr<Contender>> opponents_;
   std::vector<Waiver> waivers_;
 };

@@ -1,4 +1,4 @@
-// braid's engine and others in turns: the same writes, between the same memory of two processes
+// braid and others in turns: the same writes, between the same memory of two processes
 // each, all bytes verified in every turn. The clock of a turn stops when all bytes have been seen
 // at the target.
 #pragma once
@@ -17,6 +17,7 @@ struct RaceOptions {
   Rails rails;
   Pattern pattern = Pattern::kSingle;
   bool is_against_plain = true;
+  bool is_against_engine = false;
   bool are_pages_huge = false;
   std::vector<PeerCommand> peers;
   std::vector<uint64_t> sizes_bytes;  ///< of writes, pages or parts; of barriers: 0

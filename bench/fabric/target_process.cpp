@@ -12,6 +12,8 @@
 #include <cstring>
 #include <string>
 
+#include "bench/fabric/buffers.h"
+#include "bench/fabric/library_owner.h"
 #include "fabric/local/domain.h"
 #include "fabric/local/shared_memory.h"
 #include "fabric/ofi/domain.h"
@@ -39,7 +41,7 @@ struct Note {
 };
 
 struct SharedMember {
-  Note<1024> engine_address, descriptor;
+  Note<1024> library_address, engine_address, descriptor;
   Note<128> plain_address;
   Plain::Target plain_target;
   std::atomic<uint64_t> barriers_over;
@@ -81,13 +83,16 @@ class TargetProcess::Server {
         has_barriers_(pattern == Pattern::kBarrier) {
     for (size_t i = 0; i < shared.member_count; ++i) {
       SharedMember& note = shared.members[i];
-      Member& member =
-          members_.emplace_back(Member{note, open_engine(rails), Plain(*rails.quirks)});
+      Member& member = members_.emplace_back(
+          Member{note, std::make_unique<LibraryOwner>(rails.provider(), rails.count),
+                 open_engine(rails), Plain(*rails.quirks)});
+      note.library_address.put(member.library->address());
       note.engine_address.put(encode(member.engine->address()));
       note.plain_address.put(member.plain.address());
       note.plain_target = member.plain.expose(memory_);
     }
     shared.is_ready = true;
+    for (Member& member : members_) member.library->grant(memory_);
     for (size_t i = 0; i < members_.size(); ++i) grant(members_[i], i);
   }
 
@@ -96,12 +101,11 @@ class TargetProcess::Server {
       const Serves whom = shared_.is_to_serve;
       shared_.serves = whom;
       if (whom == Serves::kEnd) _exit(0);
-      for (Member& member : members_) {
-        if (whom == Serves::kPlain)
-          poll_plain(member);
-        else
-          step_engine(member);
-      }
+      if (whom == Serves::kLibrary) serve_by_library();
+      if (whom == Serves::kEngine)
+        for (Member& member : members_) step_engine(member);
+      if (whom == Serves::kPlain)
+        for (Member& member : members_) poll_plain(member);
       if (whom == Serves::kNobody) usleep(kRestUs);
     }
   }
@@ -109,6 +113,7 @@ class TargetProcess::Server {
  private:
   struct Member {
     SharedMember& note;
+    std::unique_ptr<LibraryOwner> library;
     std::unique_ptr<Engine> engine;
     Plain plain;
     uint64_t group = 0;
@@ -131,6 +136,16 @@ class TargetProcess::Server {
     if (!member.engine->counters().claim(kBarrierThere).ok()) _exit(1);
     member.group =
         member.engine->add_group({{*peer, 0, barrier_here(index), kBarrierThere}}).value();
+  }
+
+  /// Each engine has a thread of its own, so that waiting for one keeps nobody.
+  void serve_by_library() {
+    if (members_[0].note.barriers_over == shared_.barriers) return members_[0].library->look();
+    for (Member& member : members_) member.library->begin_barrier();
+    for (Member& member : members_) {
+      member.library->end_barrier();
+      ++member.note.barriers_over;
+    }
   }
 
   void step_engine(Member& member) {
@@ -183,7 +198,7 @@ TargetProcess::TargetProcess(const Rails& rails, Pattern pattern, const Buffers&
   shared_ = new (shared) Shared();  // owner: the mapping
   shared_->member_count =
       pattern == Pattern::kScatter || pattern == Pattern::kBarrier ? kMembers : 1;
-  shared_->is_to_serve = Serves::kBraid;
+  shared_->is_to_serve = Serves::kEngine;
   process_ = fork();
   if (process_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -207,8 +222,8 @@ size_t TargetProcess::member_count() const { return shared_->member_count; }
 
 TargetProcess::Member TargetProcess::member(size_t index) const {
   const SharedMember& note = shared_->members[index];
-  return {fabric::decode_address(note.engine_address.get()).value(), note.plain_address.get(),
-          note.plain_target};
+  return {note.library_address.get(), fabric::decode_address(note.engine_address.get()).value(),
+          note.plain_address.get(), note.plain_target};
 }
 
 std::optional<fabric::Descriptor> TargetProcess::descriptor(size_t member) const {

@@ -35,10 +35,11 @@ constexpr uint32_t barrier_here(size_t member) {
 
 class TargetProcess {
  public:
-  enum class Serves { kNobody, kBraid, kPlain, kEnd };
+  enum class Serves { kNobody, kLibrary, kEngine, kPlain, kEnd };
 
-  /// How a member is reached: by braid's engine, and by the raw loop.
+  /// How a member is reached: by the library, by the engine in it alone, and by the raw loop.
   struct Member {
+    std::vector<std::byte> library_address;
     fabric::Address engine;
     std::vector<std::byte> plain_address;
     Plain::Target plain_target;

@@ -84,15 +84,16 @@ class Against(unittest.TestCase):
 
     def test_scatters_and_barriers_of_a_group(self):
         for pattern, size_bytes in (("scatter", 16384), ("barrier", 0)):
-            run = race("--pattern", pattern, against="plain")
+            run = race("--pattern", pattern, against="plain,engine")
             self.assertEqual(run.exit_code, 0, run.errors)
             record = run.against("plain")[0]
             self.assertEqual((record["pattern"], record["size_bytes"], record["verified"]),
                              (pattern, size_bytes, True))
             self.assertGreater(record["braid_per_s"], 0)
+            self.assertTrue(run.against("engine")[0]["verified"])
 
     def test_several_rails(self):
-        run = race("--rails", "2", against="plain")
+        run = race("--rails", "2", against="plain,engine")
         self.assertEqual(run.exit_code, 0, run.errors)
         self.assertEqual(run.records[0]["rails"], 2)
         self.assertTrue(run.records[0]["verified"])
