@@ -162,13 +162,18 @@ class Stream:
             due, batches = one
             self.urgent_us.append((self.end(batches, 1) - due) * 1e6)
 
+    def reports(self):
+        return [json.loads(engine.report(transfer.JSON))["braid_transfer"] for engine, _ in self.links]
+
     def ways(self):
-        return [way for engine, _ in self.links
-                for way in json.loads(engine.report(transfer.JSON))["braid_transfer"]["ways"]]
+        return [way for report in self.reports() for way in report["ways"]]
 
     def sample(self):
+        """With the engine's own time: this thread may wait for the interpreter before and after."""
         while not self.is_over:
-            self.samples.append([time.monotonic(), [way["delivered_bytes"] for way in self.ways()]])
+            reports = self.reports()
+            self.samples.append([reports[-1]["monotonic_ns"] / 1e9,
+                                 [way["delivered_bytes"] for report in reports for way in report["ways"]]])
             time.sleep(self.options.sample_ms / 1e3)
 
     def run(self):

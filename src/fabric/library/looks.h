@@ -37,6 +37,28 @@ struct Sleeper {
   bool has_come = false;  ///< its wait is met; `is_met` is not called again, since it may consume
 };
 
+/// A mutex that is free for a moment between two looks goes to whoever is awake: the loop itself. A
+/// caller that sleeps for the mutex would be kept out for long. So the loop leaves the mutex alone
+/// when nobody has got in for a while. Pure.
+class Doorkeeper {
+ public:
+  static constexpr uint64_t kKeptOutNs = 50'000;
+  /// `entering` callers want the mutex, and `entered` callers have got it so far. True: the loop is
+  /// to leave the mutex alone until one of them has it.
+  bool lets_in(int entering, uint64_t entered, uint64_t now_ns) {
+    if (entering == 0 || entered != entered_ || since_ns_ == 0) {
+      since_ns_ = entering == 0 ? 0 : now_ns;
+      entered_ = entered;
+      return false;
+    }
+    return now_ns - since_ns_ >= kKeptOutNs;
+  }
+
+ private:
+  uint64_t entered_ = 0;
+  uint64_t since_ns_ = 0;  // since when the same callers wait; 0: nobody waits
+};
+
 /// The state that waiting callers and the thread share.
 struct Drivers {
   std::atomic<int> waiting = 0;     ///< 1 while a caller drives the engine
@@ -44,6 +66,33 @@ struct Drivers {
   std::condition_variable changed;  ///< nobody drives any more, or the end has begun
   std::vector<Sleeper*> sleepers;   ///< under the mutex
   std::atomic<bool> is_ending = false;
+  std::atomic<int> entering = 0;      ///< callers that want the mutex
+  std::atomic<uint64_t> entered = 0;  ///< callers that wanted it and have got it
+  Doorkeeper doorkeeper;              ///< under the mutex
+
+  /// Locks the mutex for a caller.
+  std::unique_lock<std::mutex> enter(std::mutex& mutex) {
+    std::unique_lock lock(mutex, std::try_to_lock);
+    if (lock.owns_lock()) return lock;
+    ++entering;
+    lock.lock();
+    has_entered();
+    return lock;
+  }
+  void has_entered() {
+    --entering;
+    ++entered;
+  }
+  /// Between two looks of a loop.
+  void let_callers_in(std::unique_lock<std::mutex>& lock, uint64_t now_ns, bool yields) {
+    constexpr uint64_t kLongestNs = 1'000'000;
+    const uint64_t before = entered;
+    const bool lets_in = doorkeeper.lets_in(entering, before, now_ns);
+    lock.unlock();
+    if (yields) sched_yield();
+    while (lets_in && entered == before && monotonic_ns() < now_ns + kLongestNs) sched_yield();
+    lock.lock();
+  }
 
   /// Under the mutex: something has happened. Wakes only the callers whose wait is met.
   void tell() {
@@ -79,8 +128,10 @@ struct Drivers {
       return true;
     }
   }
-  static void wake(Sleeper& sleeper) {
+  void wake(Sleeper& sleeper) {
+    if (sleeper.is_up) return;
     sleeper.is_up = true;
+    ++entering;
     sleeper.woken.notify_one();
   }
 };
@@ -105,9 +156,7 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
       rest(lock);
       has_rested = true;
     } else {
-      lock.unlock();
-      sched_yield();
-      lock.lock();
+      drivers.let_callers_in(lock, monotonic_ns(), true);
     }
   }
 }
@@ -139,9 +188,7 @@ bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns
     now_ns = monotonic_ns();
     if (is_busy) happened_ns = now_ns;
     if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) return false;
-    lock.unlock();
-    if (!is_busy) sched_yield();
-    lock.lock();
+    drivers.let_callers_in(lock, now_ns, !is_busy);
   }
   return true;
 }
@@ -167,6 +214,7 @@ bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t e
     sleeper.woken.wait_for(lock,
                            std::chrono::nanoseconds(std::min(end_ns - now_ns, kLongestSleepNs)),
                            [&] { return sleeper.is_up; });
+    if (sleeper.is_up) drivers.has_entered();
     std::erase(drivers.sleepers, &sleeper);
     met = sleeper.has_come || is_met();
     may_drive = sleeper.is_up;  // the driver woke it; otherwise nothing has happened

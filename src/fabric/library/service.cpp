@@ -146,7 +146,7 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
 
 Service::~Service() {
   {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = drivers_.enter(mutex_);
     drivers_.end();
     sleep_.wake();
   }
@@ -168,7 +168,7 @@ void Service::take_leave() {
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
   const uint64_t end_ns = monotonic_after_ns(limit_us);
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = drivers_.enter(mutex_);
   return wait_until(
       lock, drivers_, end_ns, [&] { return is_so(*engine_); }, [this] { return step(); },
       [this] { follow_up(); });

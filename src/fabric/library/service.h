@@ -55,7 +55,7 @@ class Service {
   /// Returns `call(engine)`. Nobody else uses the engine meanwhile.
   template <typename Call>
   auto with(const Call& call) {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = drivers_.enter(mutex_);
     if constexpr (std::is_void_v<decltype(call(*engine_))>) {
       call(*engine_);
       follow_up();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/prometheus.h"
 #include "base/text_writer.h"
 
@@ -101,7 +102,7 @@ std::string dump(const Json& json) {
 }
 
 std::string write_json(const TransferReport& report) {
-  Json json{{"name", report.name}};
+  Json json{{"name", report.name}, {"monotonic_ns", report.time_ns}};
   for (const Count& count : counts()) json[count.key] = count.value(report);
   json["ways"] = Json::array();
   for (const PathStatistics& path : report.paths) {
@@ -170,6 +171,7 @@ void write_prometheus(const TransferReport& report, TextWriter& out) {
 
 TransferReport report_of(const Engine& engine, const std::string& name) {
   return {name,
+          monotonic_ns(),
           engine.statistics(),
           engine.fabric_statistics(),
           engine.buffers().size(),

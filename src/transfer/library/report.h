@@ -11,7 +11,8 @@
 namespace braid::transfer {
 
 struct TransferReport {
-  std::string name;  ///< of the engine
+  std::string name;      ///< of the engine
+  uint64_t time_ns = 0;  ///< of the host's monotonic clock, when the rest was true
   TransferStatistics counts;
   FabricStatistics links;
   uint64_t buffers = 0;

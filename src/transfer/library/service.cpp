@@ -115,7 +115,7 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
 Service::~Service() {
   lease_.reset();
   {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = drivers_.enter(mutex_);
     sleep_.wake();
     drivers_.end();
   }
@@ -193,7 +193,7 @@ Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = drivers_.enter(mutex_);
   return fabric::wait_until(
       lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
       [this] { return step(); }, [this] { follow_up(); });
@@ -202,13 +202,13 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
 // ---- Events ----
 
 int Service::event_descriptor() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = drivers_.enter(mutex_);
   is_told_ = true;
   return events_.get();
 }
 
 std::vector<uint64_t> Service::take_ended(size_t count_max) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = drivers_.enter(mutex_);
   std::vector<uint64_t> taken;
   while (!ended_.empty() && taken.size() < count_max) {
     taken.push_back(ended_.front());
@@ -220,14 +220,14 @@ std::vector<uint64_t> Service::take_ended(size_t count_max) {
 
 Status Service::forget(uint64_t batch) {
   const Status forgotten = with([&](Engine& engine) { return engine.forget(batch); });
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = drivers_.enter(mutex_);
   if (forgotten.ok() && std::erase(ended_, batch) > 0) signal();
   return forgotten;
 }
 
 std::optional<Notified> Service::next_notification(uint64_t limit_us) {
   (void)wait(limit_us, [&](Engine&) { return !notifications_.empty(); });
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = drivers_.enter(mutex_);
   if (notifications_.empty()) return std::nullopt;
   Notified first = std::move(notifications_.front());
   notifications_.pop_front();

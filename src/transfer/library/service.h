@@ -55,7 +55,7 @@ class Service {
   /// Calls `call(engine)` while no other thread uses the engine.
   template <typename Call>
   auto with(const Call& call) {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = drivers_.enter(mutex_);
     engine_->set_now(monotonic_ns());
     if constexpr (std::is_void_v<decltype(call(*engine_))>) {
       call(*engine_);

@@ -1,0 +1,59 @@
+// Who gets the mutex of a service while one thread drives its engine.
+#include "fabric/library/looks.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace braid::fabric {
+namespace {
+
+constexpr uint64_t kUs = 1'000;
+
+TEST(Doorkeeper, LetsInWhoWasKeptOut) {
+  Doorkeeper keeper;
+  EXPECT_FALSE(keeper.lets_in(0, 0, 1)) << "nobody waits";
+  EXPECT_FALSE(keeper.lets_in(1, 0, 10 * kUs)) << "it may still get in by itself";
+  EXPECT_FALSE(keeper.lets_in(1, 0, 20 * kUs));
+  EXPECT_TRUE(keeper.lets_in(1, 0, 10 * kUs + Doorkeeper::kKeptOutNs));
+  EXPECT_TRUE(keeper.lets_in(2, 0, 900 * kUs)) << "none of them has got in";
+}
+
+TEST(Doorkeeper, CountsAnewOnceSomebodyGotIn) {
+  Doorkeeper keeper;
+  EXPECT_FALSE(keeper.lets_in(2, 0, 10 * kUs));
+  EXPECT_FALSE(keeper.lets_in(1, 1, 20 * kUs + Doorkeeper::kKeptOutNs));
+  EXPECT_TRUE(keeper.lets_in(1, 1, 20 * kUs + 2 * Doorkeeper::kKeptOutNs));
+  EXPECT_FALSE(keeper.lets_in(0, 2, 900 * kUs));
+  EXPECT_FALSE(keeper.lets_in(1, 2, 1000 * kUs)) << "another one";
+}
+
+/// Callers enter, and others wait for what they do, while one of them drives an engine that always
+/// has something to do.
+TEST(Drivers, CallersGetInAndNoneIsCountedTwice) {
+  constexpr int kCallers = 4, kTurns = 200;
+  std::mutex mutex;
+  Drivers drivers;
+  int done = 0;  // under the mutex
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < kCallers; ++caller)
+    callers.emplace_back([&] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        std::unique_lock lock = drivers.enter(mutex);
+        ++done;
+        drivers.tell();
+      }
+    });
+  for (int waiter = 0; waiter < 2; ++waiter)
+    callers.emplace_back([&] {
+      std::unique_lock lock = drivers.enter(mutex);
+      EXPECT_TRUE(wait_until(
+          lock, drivers, monotonic_ns() + 60'000'000'000, [&] { return done == kCallers * kTurns; },
+          [] { return true; }, [] {}));
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(drivers.entering, 0);
+}
+
+}  // namespace
+}  // namespace braid::fabric
