@@ -231,31 +231,52 @@ class HostSharesTest : public testing::Test {
  protected:
   ~HostSharesTest() override { shm_unlink(name_.c_str()); }
 
+  static constexpr size_t kShm = 0, kTcp = 1, kStagedTcp = 2, kStagedShm = 3, kLocalRail = 4;
   static std::vector<RailDescription> rails(const std::string& address) {
-    return {{"shm", "this host", 5, {}, {}}, {"tcp;ofi_rxm", address, 1, {}, {}}};
+    return {{"shm", "this host", 5, {}, {}},
+            {"tcp;ofi_rxm", address, 1, {}, {}},
+            {"tcp;ofi_rxm+gpu", address, 1, {}, {}},
+            {"shm+gpu", "this host", 5, {}, {}},
+            {"local", "this host", 5, {}, {}}};
   }
-  /// An engine with a slice in flight over its second rail.
+  /// An engine with a slice in flight over one of its rails.
   struct Engine {
-    explicit Engine(const std::string& name, const std::string& address = "10.0.0.1") {
+    explicit Engine(const std::string& name, const std::string& address = "10.0.0.1",
+                    size_t used_rail = kTcp)
+        : used(used_rail) {
       auto opened = HostShares::open(name, rails(address));
       EXPECT_TRUE(opened.ok()) << opened.status().message();
       shares = std::move(opened).value();
-      for (int i = 0; i < 2; ++i) numbers.push_back(scheduler.add_rail({1}));
-      const uint32_t path = scheduler.add_path({7, numbers[1], scheduler.add_rail({1}), 1, 5});
-      scheduler.add_ways({{path, 0}});
+      for (size_t i = 0; i < rails(address).size(); ++i) {
+        numbers.push_back(scheduler.add_rail({1}));
+        const uint32_t path =
+            scheduler.add_path({7 + i, numbers[i], scheduler.add_rail({1}), 1, 5});
+        ways.push_back(scheduler.add_ways({{path, 0}}));
+      }
     }
-    void begin() {
+    uint64_t begin(size_t rail) {
       RequestSpec request;
-      request.id = 1;
-      request.peer = 7;
+      request.id = ++requests;
+      request.peer = 7 + rail;
+      request.ways = ways[rail];
       request.size_bytes = 4096;
       scheduler.add(std::move(request), monotonic_ns());
-      posting = scheduler.next(monotonic_ns())->id;
+      return scheduler.next(monotonic_ns())->id;
     }
+    void begin() { posting = begin(used); }
     void end() { scheduler.ended(posting, Ending::kDone, monotonic_ns()); }
-    double share() {
+    double share() { return share(used); }
+    double share(size_t rail) {
       shares->look(scheduler, numbers, monotonic_ns());
-      return scheduler.share(numbers[1]).share;
+      return scheduler.share(numbers[rail]).share;
+    }
+    /// Whether both take less than all within ten beats.
+    bool has_neighbour(Engine& other) {
+      for (int beat = 0; beat < 10; ++beat) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        if (other.share() < 1 || share() < 1) return true;
+      }
+      return false;
     }
     /// What it comes to within a while, if `other` does something meanwhile too.
     bool comes_to(double wanted, Engine* other = nullptr) {
@@ -267,10 +288,11 @@ class HostSharesTest : public testing::Test {
       return false;
     }
 
+    size_t used;
     Scheduler scheduler;
     std::unique_ptr<HostShares> shares;
-    std::vector<uint32_t> numbers;
-    uint64_t posting = 0;
+    std::vector<uint32_t> numbers, ways;
+    uint64_t posting = 0, requests = 0;
   };
   /// A process that has something in flight all the time.
   pid_t start_process() {
@@ -308,6 +330,49 @@ TEST_F(HostSharesTest, EnginesThatAreActiveShareARailAndOthersDoNot) {
   }
   EXPECT_EQ(two.shares->next_ns(), kNever);
   EXPECT_TRUE(one.comes_to(1));
+}
+
+/// A NIC has a rail of each provider, and one more for memory of GPUs.
+TEST_F(HostSharesTest, AllRailsOfANicAreOne) {
+  Engine one(name_), two(name_, "10.0.0.1", kStagedTcp);
+  one.begin();
+  two.begin();
+  EXPECT_TRUE(one.comes_to(0.5, &two));
+  EXPECT_TRUE(two.comes_to(0.5, &one));
+}
+
+TEST_F(HostSharesTest, WhoUsesANicByTwoRailsHasNoLargerPartOfIt) {
+  Engine one(name_), two(name_);
+  one.begin();
+  two.begin();
+  two.begin(kStagedTcp);
+  EXPECT_TRUE(one.comes_to(0.5, &two));
+  EXPECT_TRUE(two.comes_to(0.25, &one));
+  EXPECT_EQ(two.share(kStagedTcp), 0.25);
+  EXPECT_EQ(one.share(kStagedTcp), 0.5) << "it does not use it, and may begin to";
+}
+
+TEST_F(HostSharesTest, WithinAHostThereIsNoNicToShare) {
+  for (const size_t rail : {kShm, kStagedShm, kLocalRail}) {
+    Engine one(name_, "10.0.0.1", rail), two(name_, "10.0.0.1", rail);
+    one.begin();
+    two.begin();
+    (void)one.share();
+    (void)two.share();
+    EXPECT_FALSE(one.has_neighbour(two)) << rail;
+  }
+}
+
+/// As `braid rails` shows it.
+TEST_F(HostSharesTest, WhatAnEngineMovesOverANicIsShownOnce) {
+  Engine one(name_);
+  one.begin();
+  one.begin(kStagedTcp);
+  (void)one.share();
+  const auto loads = HostShares::loads(name_, rails("10.0.0.1")).value();
+  ASSERT_EQ(loads.size(), 1u);
+  EXPECT_EQ(loads.front().rail, kTcp);
+  EXPECT_TRUE(loads.front().is_active);
 }
 
 TEST_F(HostSharesTest, WhoIsAloneIsNotWoken) {
