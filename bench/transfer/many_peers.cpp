@@ -1,8 +1,10 @@
 // What one look at the rails costs an engine that knows many peers, of which none has anything due.
 //
 //   transfer_many_peers [LOOKS]
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 
 #include "base/clock.h"
@@ -35,13 +37,18 @@ double step_us(uint64_t peers, uint64_t looks) {
     fabric.owner_ended(who);  // it is known, and nothing of it is due
   }
   uint64_t sum = 0;
-  const uint64_t begun_ns = monotonic_ns();
-  for (uint64_t look = 0; look < looks; ++look) {
+  const auto look = [&] {
     fabric.step(monotonic_ns());
     (void)fabric.take_events();
     sum ^= fabric.next_deadline_ns();
+  };
+  for (int i = 0; i < 100; ++i) look();  // what owner_ended has left
+  double us = std::numeric_limits<double>::max();
+  for (int turn = 0; turn < 5; ++turn) {  // the best turn: others may use the machine
+    const uint64_t begun_ns = monotonic_ns();
+    for (uint64_t i = 0; i < looks; ++i) look();
+    us = std::min(us, static_cast<double>(monotonic_ns() - begun_ns) / 1e3);
   }
-  const double us = static_cast<double>(monotonic_ns() - begun_ns) / 1e3;
   network.end();
   return sum == 1 ? 0 : us / static_cast<double>(looks);
 }

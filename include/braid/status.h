@@ -31,10 +31,18 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
   /// The CUresult with which the driver refused; 0 when it was not the driver.
   int cuda_result() const { return cuda_result_; }
+  /// The kind of error, as the library that gives it defines it; 0: none. Transfers give a
+  /// braid_transfer_cause.
+  int code() const { return code_; }
+  Status with_code(int code) && {
+    code_ = code;
+    return std::move(*this);
+  }
 
  private:
   bool failed_ = false;
   int cuda_result_ = 0;
+  int code_ = 0;
   std::string message_;
 };
 

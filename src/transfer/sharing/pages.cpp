@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string>
 
@@ -66,7 +70,15 @@ Pages::~Pages() {
   if (memory_ != nullptr) munmap(memory_, size_bytes_);
 }
 
-Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write) {
+void Pages::prefer_node(int node) const {
+  constexpr size_t kNodesMax = 1024, kBits = CHAR_BIT * sizeof(unsigned long);
+  if (node < 0 || static_cast<size_t>(node) >= kNodesMax) return;
+  std::array<unsigned long, kNodesMax / kBits> nodes{};
+  nodes[static_cast<size_t>(node) / kBits] = 1UL << (static_cast<size_t>(node) % kBits);
+  (void)syscall(SYS_mbind, memory_, size_bytes_, MPOL_PREFERRED, nodes.data(), kNodesMax + 1, 0);
+}
+
+Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write, int node) {
   if (is_beyond_file_limit(size_bytes))
     return Status::error("files may not be as large (ulimit -f)");
   SharedPages made;
@@ -75,6 +87,7 @@ Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write) {
     return system_error("there is no file for memory");
   BRAID_LET(pages, Pages::map(made.file.get(), size_bytes, true));
   (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
+  pages.prefer_node(node);
   // Unlike touching the pages, this fails if there is no memory.
   if (madvise(pages.memory(), size_bytes, MADV_POPULATE_WRITE) != 0)
     return system_error("there is no memory to share");

@@ -27,6 +27,9 @@ class Pages {
     std::swap(size_bytes_, other.size_bytes_);
     return *this;
   }
+  /// What is touched first from now on lies on that NUMA node, by the kernel's number, while the
+  /// node has room. -1, or a kernel without NUMA: on the node of the thread that touches it.
+  void prefer_node(int node) const;
   void* memory() const { return memory_; }
   MutableBytes bytes() const { return {static_cast<std::byte*>(memory_), size_bytes_}; }
 
@@ -38,11 +41,12 @@ class Pages {
 };
 
 struct SharedPages {
-  Pages pages;  ///< writable, all allocated, on this thread's NUMA node
+  Pages pages;  ///< writable, all allocated
   File file;    ///< for peers
 };
-/// The owner's side. An error if the kernel has no such files, or no memory.
-Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write);
+/// The owner's side. `node`: see Pages::prefer_node. An error if the kernel has no such files, or
+/// no memory.
+Result<SharedPages> make_shared_pages(size_t size_bytes, bool may_peers_write, int node = -1);
 /// A peer's side: maps the file that it received, if it is such a file of at least that size.
 Result<Pages> map_shared_pages(const File& file, uint64_t size_bytes, bool is_writable);
 
