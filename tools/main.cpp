@@ -8,13 +8,18 @@
 #include <string_view>
 #include <system_error>
 
+#include "braid/transfer_abi.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
 
 namespace braid::tools {
 
 int fail(const Status& status) {
-  fmt::print(stderr, "braid: {}\n", status.message());
+  // Of a transfer: scripts look for the name of the cause.
+  const std::string cause = status.cause() == 0 || status.cause() == BRAID_TRANSFER_NO_CAUSE
+                                ? ""
+                                : fmt::format(" [{}]", braid_transfer_cause_name(status.cause()));
+  fmt::print(stderr, "braid: {}{}\n", status.message(), cause);
   return 1;
 }
 

@@ -19,6 +19,7 @@
 #include "tools/transfer_target.h"
 #include "tools/watch.h"
 #include "topology/machine.h"
+#include "transfer/directory/live_report.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
@@ -112,7 +113,7 @@ Result<View> view_names() {
   view.json = nlohmann::ordered_json::array();
   Table table({"NAME", "STATE"});
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const bool is_live = transfer::is_listened_at(entry.path().string());
+    BRAID_LET(is_live, transfer::is_listened_at(entry.path().string()));
     const std::string name = entry.path().filename().string();
     table.add({name, is_live ? "listens" : "left by a process that ended"});
     view.json.push_back({{"name", name}, {"listens", is_live}});
@@ -225,6 +226,7 @@ Result<View> view_rails(const std::vector<transfer::RailDescription>& rails) {
 }
 
 int own_rails(const Transfer::Options& options, const ViewOptions& how) {
+  if (const Status loaded = load_driver_if(options.gpu_memory); !loaded.ok()) return fail(loaded);
   transfer::OpenOptions wanted;
   wanted.addresses = options.addresses;
   wanted.nics = options.nics;
@@ -240,10 +242,56 @@ int own_rails(const Transfer::Options& options, const ViewOptions& how) {
   return show(how, [&] { return view_rails(rails.value().descriptions); });
 }
 
-int rails(const Transfer::Options& options, const std::string& name, uint64_t size_bytes,
-          const ViewOptions& how) {
+std::string megabytes(const nlohmann::ordered_json& bytes) {
+  return fmt::format("{:.1f}", bytes.get<double>() / 1e6);
+}
+
+/// What a running engine says of itself.
+Result<View> view_of_report(const std::string& text) {
+  const auto said = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!said.is_object() || !said.contains("braid_transfer"))
+    return Status::error("the engine's report cannot be read");
+  View view;
+  view.json = said["braid_transfer"];
+  Table links({"RAIL", "PEER", "STATE", "SERVED MB", "READ MB", "WRITTEN MB", "FAILURES"});
+  for (const auto& link : view.json["links"])
+    links.add({link["rail"].get<std::string>(), link["peer"].get<std::string>().substr(0, 8),
+               link["is_up"].get<bool>() ? "up" : "not up", megabytes(link["served_bytes"]),
+               megabytes(link["read_bytes"]), megabytes(link["written_bytes"]),
+               std::to_string(link["failures"].get<uint64_t>())});
+  Table ways({"WAY", "PEER", "STATE", "GB/S", "BASE US", "MOVED MB", "REISSUED"});
+  for (const auto& way : view.json["ways"])
+    ways.add({way["way"].get<std::string>(), way["peer"].get<std::string>().substr(0, 8),
+              way["state"].get<std::string>(),
+              fmt::format("{:.3f}", way["rate_gbps"].get<double>()),
+              fmt::format("{:.1f}", way["base_latency_us"].get<double>()),
+              megabytes(way["delivered_bytes"]),
+              std::to_string(way["reissued_slices"].get<uint64_t>())});
+  view.text = links.print({3, 4, 5, 6}) + ways.print({3, 4, 5, 6});
+  for (const auto& each : view.json["refused"])
+    view.text +=
+        fmt::format("{} could not register {} bytes: {}\n", each["rail"].get<std::string>(),
+                    each["size_bytes"].get<uint64_t>(), each["why"].get<std::string>());
+  return view;
+}
+
+int rails_of(const Transfer::Options& options, const std::string& text, const ViewOptions& how) {
+  const auto name = transfer::parse_name(text);
+  if (!name.ok()) return fail(name.status());
+  const auto secret = secret_of(options);
+  if (!secret.ok()) return fail(secret.status());
+  return show(how, [&]() -> Result<View> {
+    const uint64_t end_ns = monotonic_ns() + 10'000'000'000;
+    BRAID_LET(report,
+              transfer::ask_for_report(name.value(), store_of(options), secret.value(), end_ns));
+    return view_of_report(report);
+  });
+}
+
+/// The ways that a request from here would have.
+int explain_rails(const Transfer::Options& options, const std::string& name, uint64_t size_bytes,
+                  const ViewOptions& how) {
   if (const Status loaded = load_driver_if(options.gpu_memory); !loaded.ok()) return fail(loaded);
-  if (name.empty()) return own_rails(options, how);
   auto opened = Transfer::open(options);
   if (!opened.ok()) return fail(opened.status());
   Transfer& engine = opened.value();
@@ -319,15 +367,23 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
       [=, &exit_code] { exit_code = segments(*of_segments, *name, *segments_view); });
 
   CLI::App* rails_command = app.add_subcommand(
-      "rails", "the rails of an engine here; with a segment, the ways to it as they are now");
+      "rails",
+      "the rails of an engine here; with a name, what that engine's links and ways do now");
   auto of_rails = add_transfer_options(*rails_command);
   auto size_bytes = std::make_shared<uint64_t>(1 << 20);
   rails_command->add_option("SEGMENT", *name, "braid://host:port, or a bare name");
-  rails_command->add_option("--size", *size_bytes, "of the request that is predicted")
+  auto explains = std::make_shared<bool>(false);
+  rails_command->add_flag(
+      "--explain", *explains,
+      "opens an engine here: the ways from it, and the one a request would take");
+  rails_command->add_option("--size", *size_bytes, "of the request that is explained")
       ->transform(CLI::AsSizeValue(false));
   auto rails_view = add_view_options(*rails_command);
-  rails_command->callback(
-      [=, &exit_code] { exit_code = rails(*of_rails, *name, *size_bytes, *rails_view); });
+  rails_command->callback([=, &exit_code] {
+    exit_code = name->empty() ? own_rails(*of_rails, *rails_view)
+                : *explains   ? explain_rails(*of_rails, *name, *size_bytes, *rails_view)
+                              : rails_of(*of_rails, *name, *rails_view);
+  });
 
   add_tebench_command(app, exit_code);
 }

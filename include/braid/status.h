@@ -41,10 +41,18 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
   /// The CUresult with which the driver refused; 0 when it was not the driver.
   int cuda_result() const { return cuda_result_; }
+  /// A finer kind of error than the code, as the library that gives it defines it; 0: none.
+  /// Transfers give a braid_transfer_cause.
+  int cause() const { return cause_; }
+  Status with_cause(int cause) && {
+    cause_ = cause;
+    return std::move(*this);
+  }
 
  private:
   braid_status code_ = BRAID_OK;
   int cuda_result_ = 0;
+  int cause_ = 0;
   std::string message_;
 };
 

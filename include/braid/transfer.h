@@ -57,7 +57,10 @@ class Transfer {
     kWaysFailed = BRAID_TRANSFER_WAYS_FAILED,
     kGpuError = BRAID_TRANSFER_GPU_ERROR,
     kNoWay = BRAID_TRANSFER_NO_WAY,
-    kPending = BRAID_TRANSFER_PENDING
+    kOtherSecret = BRAID_TRANSFER_OTHER_SECRET,
+    kNoStore = BRAID_TRANSFER_NO_STORE,
+    kPending = BRAID_TRANSFER_PENDING,
+    kNoCause = BRAID_TRANSFER_NO_CAUSE
   };
 
   struct Options {
@@ -303,9 +306,19 @@ class Transfer {
                                    needed_bytes);
     });
   }
+  /// Which RDMA devices of this host are near which memory, as JSON.
+  static Result<std::string> topology(const std::vector<std::string>& devices = {}) {
+    const std::vector<const char*> all = pointers(devices);
+    return text([&](char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
+      return braid_transfer_topology(all.data(), all.size(), buffer, buffer_bytes, needed_bytes);
+    });
+  }
   static const char* cause_name(Cause cause) {
     return braid_transfer_cause_name(static_cast<int>(cause));
   }
+
+  /// The cause of a call's error, such as that of `open_segment`.
+  static Cause cause_of(const Status& error) { return static_cast<Cause>(error.cause()); }
 
   /// For calling the C interface with the same engine; null after it was moved from.
   braid_transfer* get() const { return transfer_.get(); }
@@ -346,7 +359,8 @@ class Transfer {
     return all;
   }
   static Status status_of(braid_status status) {
-    return status == BRAID_OK ? Status() : Status::of(status, braid_transfer_last_error());
+    if (status == BRAID_OK) return {};
+    return Status::of(status, braid_transfer_last_error()).with_cause(braid_transfer_last_cause());
   }
   /// `value` is what the call has filled in.
   template <typename Value>

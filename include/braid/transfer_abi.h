@@ -102,7 +102,8 @@ enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peer
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);
-/* Allocates memory of the engine, zeroed, on the NUMA node of most rails; unregister frees it.
+/* Allocates memory of the engine, zeroed, whichever thread calls: on the NUMA node of most rails
+ * while that has room, unless is_unpinned is set. unregister frees it.
  * Engines of the same host and user map it when they open the segment, if they may read it. Each of
  * their requests there is then a memory copy of their own. Rails carry all other requests, and also
  * these if a kernel before Linux 5.14 cannot share the memory. With `providers`, both ends must
@@ -120,7 +121,9 @@ BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer
 /* Opens a segment; waits until a way to it works. `name` is the text of braid_transfer_name, with
  * or without the incarnation, or the bare name of an engine of this host or of the store. An engine
  * may open its own segment. The C library looks up a host name, for as long as its resolver takes,
- * even beyond the limit. */
+ * even beyond the limit. braid_transfer_last_cause tells the errors apart: NO_SEGMENT (no engine
+ * has this name, or answers there), OTHER_SECRET, OTHER_VERSION, NO_STORE, NO_WAY, DEADLINE,
+ * PEER_LOST (it was given up, or its host cannot be reached), TOO_MUCH. */
 BRAID_API braid_status braid_transfer_open_segment(braid_transfer* transfer, const char* name,
                                                    uint64_t limit_us, uint64_t* segment);
 /* Closes a segment. Requests that are under way go on. */
@@ -212,14 +215,17 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_FILE_ERROR = 6,   /* the owner's file system refused */
   BRAID_TRANSFER_DEADLINE = 7,
   BRAID_TRANSFER_CANCELLED = 8,
-  BRAID_TRANSFER_PEER_LOST = 9, /* its process has ended, or no way to it has worked for 5 s */
-  BRAID_TRANSFER_TOO_MUCH = 10, /* more than a limit of this engine or of the owner */
-  BRAID_TRANSFER_OTHER_VERSION = 11,
-  BRAID_TRANSFER_WAYS_FAILED = 12, /* a slice has failed on several ways */
-  BRAID_TRANSFER_GPU_ERROR = 13,   /* the driver of this process's GPU refused a copy */
-  BRAID_TRANSFER_NO_WAY = 14,      /* no rail connects the two memories: GPU memory needs gpu_memory
-                                      at both ends */
-  BRAID_TRANSFER_PENDING = 100     /* it has not ended */
+  BRAID_TRANSFER_PEER_LOST = 9,      /* its process has ended, or no way to it has worked for 5 s */
+  BRAID_TRANSFER_TOO_MUCH = 10,      /* more than a limit of this engine or of the owner */
+  BRAID_TRANSFER_OTHER_VERSION = 11, /* the owner does not speak this version's protocol */
+  BRAID_TRANSFER_WAYS_FAILED = 12,   /* a slice has failed on several ways */
+  BRAID_TRANSFER_GPU_ERROR = 13,     /* the driver of this process's GPU refused a copy */
+  BRAID_TRANSFER_NO_WAY = 14, /* no rail connects the two memories: GPU memory needs gpu_memory
+                                 at both ends */
+  BRAID_TRANSFER_OTHER_SECRET = 16, /* open_segment: the owner has another secret */
+  BRAID_TRANSFER_NO_STORE = 17,     /* open_segment, open: the store does not answer */
+  BRAID_TRANSFER_PENDING = 100,     /* it has not ended */
+  BRAID_TRANSFER_NO_CAUSE = 101     /* of a call's error: the message alone says what is wrong */
 } braid_transfer_cause;
 /* The cause in words: "the owner has not given this right". */
 BRAID_API const char* braid_transfer_cause_name(int cause);
@@ -275,8 +281,19 @@ BRAID_API braid_status braid_transfer_explain_request(braid_transfer* transfer,
 BRAID_API braid_status braid_transfer_report(braid_transfer* transfer, int form, char* buffer,
                                              size_t buffer_bytes, size_t* needed_bytes);
 
+/* Which RDMA devices of this host are near which memory, as JSON in the form of Mooncake's
+ * topology:
+ * {"cpu:0": [[the nearest], [all others]], "cuda:0": ...}. GPUs are there if the process has loaded
+ * the driver. `devices`: the only ones that count; none: all. It needs no engine, and returns text
+ * as braid_transfer_name does. */
+BRAID_API braid_status braid_transfer_topology(const char* const* devices, size_t device_count,
+                                               char* buffer, size_t buffer_bytes,
+                                               size_t* needed_bytes);
+
 /* The message of this thread's last failed call. */
 BRAID_API const char* braid_transfer_last_error(void);
+/* Its braid_transfer_cause; NO_CAUSE if it has none. */
+BRAID_API int braid_transfer_last_cause(void);
 
 #ifdef __cplusplus
 }

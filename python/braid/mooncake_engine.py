@@ -8,7 +8,6 @@ kvcache-ai/Mooncake, mooncake-integration/transfer_engine/transfer_engine_py.cpp
 """
 import ctypes
 import enum
-import json
 import logging
 import mmap
 import os
@@ -322,7 +321,9 @@ class TransferEngine:
         return self.send_probe(segment_name)
 
     def get_local_topology(self, device_name=""):
-        return json.dumps({"cpu:0": [[], []]})
+        """The RDMA devices near each memory, and the others; of those that `device_name` names, if it does. It
+        needs no `initialize`."""
+        return transfer.topology([each.strip() for each in (device_name or "").split(",") if each.strip()])
 
     def get_engine_ptr(self):
         return self._engine._engine.value or 0

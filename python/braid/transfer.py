@@ -13,13 +13,18 @@ BULK, URGENT = 0, 1
 MAY_READ, MAY_WRITE = 1, 2
 (DONE, NO_SEGMENT, LOCAL_MEMORY, OUTSIDE, NOT_ALLOWED, NO_FILE, FILE_ERROR, DEADLINE, CANCELLED, PEER_LOST,
  TOO_MUCH, OTHER_VERSION, WAYS_FAILED, GPU_ERROR, NO_WAY) = range(15)
-PENDING = 100
+OTHER_SECRET, NO_STORE = 16, 17
+PENDING, NO_CAUSE = 100, 101
 TEXT, JSON, PROMETHEUS = 1, 2, 3
 NOTIFICATION_BYTES = 3072
 
 
 class Error(Exception):
-    pass
+    """`cause`: one of the constants, as OTHER_SECRET; NO_CAUSE if the message alone says what is wrong."""
+
+    def __init__(self, message, cause=NO_CAUSE):
+        super().__init__(message)
+        self.cause = cause
 
 
 class Options(ctypes.Structure):
@@ -74,7 +79,16 @@ def _call(name, *arguments):
         _library = _load()
     status = getattr(_library, "braid_transfer_" + name)(*arguments)
     if status != 0:
-        raise Error(_library.braid_transfer_last_error().decode())
+        raise Error(_library.braid_transfer_last_error().decode(), _library.braid_transfer_last_cause())
+
+
+def topology(devices=()):
+    """Which RDMA devices of this host are near which memory: {"cpu:0": [[the nearest], [all others]], ...}, as text."""
+    needed, names = ctypes.c_size_t(), (_texts(devices), ctypes.c_size_t(len(devices)))
+    _call("topology", *names, None, ctypes.c_size_t(0), ctypes.byref(needed))
+    buffer = ctypes.create_string_buffer(needed.value + 4096)
+    _call("topology", *names, buffer, ctypes.c_size_t(len(buffer)), None)
+    return buffer.value.decode()
 
 
 def cause_name(cause):

@@ -1,5 +1,5 @@
 // Memory that the library allocates for its callers: pages of zeros, large ones if the kernel has
-// them. The allocating thread touches them, so that they lie on that thread's NUMA node.
+// them. All are touched, on the NUMA node of most rails while it has room.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,9 +17,11 @@ struct Allocation {
   File file = {};  ///< the file that peers map; none: they cannot map it
 };
 
-inline Result<Allocation> allocate_privately(size_t size_bytes) {
+/// `node`: see MappedPages::prefer_node.
+inline Result<Allocation> allocate_privately(size_t size_bytes, int node) {
   BRAID_LET(pages, MappedPages::map_private(size_bytes));
   (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
+  pages.prefer_node(node);
   constexpr size_t kPageBytes = 4096;
   for (size_t i = 0; i < size_bytes; i += kPageBytes)
     static_cast<volatile char*>(pages.memory())[i] = 0;
@@ -29,7 +31,7 @@ inline Result<Allocation> allocate_privately(size_t size_bytes) {
 /// Allocates memory of that kind if the kernel can, otherwise private memory.
 inline Result<Allocation> allocate_shared(size_t size_bytes, const SharedPagesKind& kind) {
   Result<SharedPages> made = make_shared_pages(size_bytes, kind);
-  if (!made.ok()) return allocate_privately(size_bytes);
+  if (!made.ok()) return allocate_privately(size_bytes, kind.node);
   return Allocation{std::move(made.value().pages), std::move(made.value().file)};
 }
 

@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string>
 
@@ -75,6 +79,14 @@ MappedPages::~MappedPages() {
   if (memory_ != nullptr) munmap(memory_, size_bytes_);
 }
 
+void MappedPages::prefer_node(int node) const {
+  constexpr size_t kNodesMax = 1024, kBits = CHAR_BIT * sizeof(unsigned long);
+  if (node < 0 || static_cast<size_t>(node) >= kNodesMax) return;
+  std::array<unsigned long, kNodesMax / kBits> nodes{};
+  nodes[static_cast<size_t>(node) / kBits] = 1UL << (static_cast<size_t>(node) % kBits);
+  (void)syscall(SYS_mbind, memory_, size_bytes_, MPOL_PREFERRED, nodes.data(), kNodesMax + 1, 0);
+}
+
 Result<SharedPages> make_shared_pages(size_t size_bytes, const SharedPagesKind& kind) {
   if (is_beyond_file_limit(size_bytes))
     return Status::error("files may not be as large (ulimit -f)");
@@ -85,6 +97,7 @@ Result<SharedPages> make_shared_pages(size_t size_bytes, const SharedPagesKind& 
   BRAID_LET(pages, MappedPages::map_shared(made.file.get(), 0, size_bytes, true));
   if (kind.is_filled) {
     (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
+    pages.prefer_node(kind.node);
     // Unlike touching the pages, this fails if there is no memory.
     if (madvise(pages.memory(), size_bytes, MADV_POPULATE_WRITE) != 0)
       return system_error("there is no memory to share");

@@ -30,6 +30,9 @@ class MappedPages {
     std::swap(size_bytes_, other.size_bytes_);
     return *this;
   }
+  /// What is touched first from now on lies on that NUMA node, by the kernel's number, while the
+  /// node has room. -1, or a kernel without NUMA: on the node of the thread that touches it.
+  void prefer_node(int node) const;
   /// Null: nothing is mapped.
   void* memory() const { return memory_; }
   std::span<std::byte> bytes() const { return {static_cast<std::byte*>(memory_), size_bytes_}; }
@@ -51,8 +54,9 @@ struct SharedPages {
 struct SharedPagesKind {
   const char* name;  ///< in /proc/PID/maps
   bool may_peers_write = true;
-  /// All pages are allocated at once, on this thread's NUMA node. False: each when it is touched.
+  /// All pages are allocated at once. False: each when it is touched.
   bool is_filled = true;
+  int node = -1;  ///< as MappedPages::prefer_node
 };
 
 /// The owner's side. An error if the kernel has no such files, or no memory.

@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "transfer/engine.h"
+#include "transfer/failure.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -64,13 +65,15 @@ Result<uint64_t> Engine::submit(const std::vector<Request>& requests,
 /// until it has been notified.
 Result<uint64_t> Engine::promise(const NotificationRequest& notification) {
   const Segment* segment = segments_.find(notification.segment);
-  if (segment == nullptr) return Status::error("the notification is for no segment (any more)");
+  if (segment == nullptr)
+    return failure(Cause::kNoSegment, "the notification is for no segment (any more)");
   Peer& peer = *peers_.find(segment->peer);
   const size_t due = peer.notifications + fabric_.unanswered(peer.who);
   if (due >= NotificationSender::kUnansweredMax)
-    return Status::error("as many as " + std::to_string(due) +
-                             " notifications to this owner are under way, the limit",
-                         "Submit it again once the owner has taken some");
+    return failure(Cause::kTooMuch,
+                   "as many as " + std::to_string(due) +
+                       " notifications to this owner are under way, the limit",
+                   "Submit it again once the owner has taken some");
   ++peer.notifications;
   return segment->peer;
 }

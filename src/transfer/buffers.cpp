@@ -43,8 +43,10 @@ void Buffers::remove(uint64_t id) {
   address_of_.erase(found);
 }
 
-void Buffers::set_rails(uint64_t id, uint64_t rails) {
-  by_address_.at(address_of_.at(id)).rails = rails;
+void Buffers::set_reached(uint64_t id, Reached reached) {
+  Buffer& buffer = by_address_.at(address_of_.at(id));
+  buffer.rails = reached.rails;
+  buffer.refusals = std::move(reached.refusals);
 }
 
 const Buffer* Buffers::find(uint64_t id) const {

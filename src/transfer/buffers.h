@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +19,17 @@ class Lane;
 
 namespace braid::transfer {
 
+/// A rail that should reach a buffer and could not register it.
+struct RailRefusal {
+  size_t rail = 0;
+  std::string why;
+};
+/// Which rails have registered a buffer.
+struct Reached {
+  uint64_t rails = 0;  ///< bits
+  std::vector<RailRefusal> refusals;
+};
+
 struct Buffer {
   uint64_t id = 0;
   MutableBytes memory;
@@ -26,6 +38,7 @@ struct Buffer {
   Place place = {};
   std::shared_ptr<fabric::gpu::Lane> lane = nullptr;  ///< of GPU memory: the lane that copies there
   uint64_t rails = 0;                                 ///< bits: the rails that reach it
+  std::vector<RailRefusal> refusals = {};
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory.data()); }
 };
@@ -36,7 +49,7 @@ class Buffers {
   Result<uint64_t> add(MutableBytes memory, Rights rights);
   /// The same for a buffer whose fields are set, except for its number.
   Result<uint64_t> add(Buffer buffer);
-  void set_rails(uint64_t id, uint64_t rails);
+  void set_reached(uint64_t id, Reached reached);
   void remove(uint64_t id);
   const Buffer* find(uint64_t id) const;
   /// The buffer that holds all of these bytes; null: there is none.

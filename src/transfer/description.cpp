@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "transfer/failure.h"
 #include "transfer/sealed.h"
 
 namespace braid::transfer {
@@ -102,6 +103,15 @@ std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret
 }
 Result<Question> decode_question(Bytes bytes, const fabric::Secret& secret) {
   return open<Question>(SealedKind::kQuestion, bytes, secret);
+}
+std::vector<std::byte> refuse(Bytes question, const Status& wrong, const fabric::Secret& secret) {
+  Answer answer;
+  answer.cause = cause_of(wrong);
+  if (answer.cause != Cause::kOtherVersion && answer.cause != Cause::kOtherSecret) return {};
+  // The nonce comes first in every version. Nothing that a stranger chose is sealed.
+  if (answer.cause == Cause::kOtherVersion)
+    Reader(question.subspan(kSealedHeadBytes)).number(answer.nonce);
+  return encode(answer, secret);
 }
 Result<Answer> decode_answer(Bytes bytes, const fabric::Secret& secret) {
   return open<Answer>(SealedKind::kAnswer, bytes, secret);

@@ -3,8 +3,9 @@
 // owner checks each.
 //
 // On the wire, question and answer are each a sealed frame (sealed.h). The answer repeats the
-// question's nonce, so that a recorded answer is of no use. The answer has the question's version;
-// a process whose version the owner does not know asks again in an older one.
+// question's nonce, so that a recorded answer is of no use. The answer has the question's version.
+// An owner that does not know the version, or has another secret, says so (`refuse`), and a process
+// that was refused for its version asks again in the owner's.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +73,9 @@ struct Question {
 };
 struct Answer {
   uint64_t nonce = 0;
-  Cause cause = Cause::kNone;  ///< kNoSegment: another engine listens there now
+  /// kNoSegment: another engine listens there now. kOtherVersion: it does not know the question's
+  /// version; the description says which ones it knows.
+  Cause cause = Cause::kNone;
   Description description;
 };
 
@@ -80,6 +83,9 @@ std::vector<std::byte> encode(const Question& question, const fabric::Secret& se
 std::vector<std::byte> encode(const Answer& answer, const fabric::Secret& secret,
                               uint16_t version = kVersion);
 Result<Question> decode_question(Bytes bytes, const fabric::Secret& secret);
+/// The answer to a question that cannot be read since it has another version or another secret. Who
+/// has another secret cannot read it, and so sees what is wrong. Empty: it is no question.
+std::vector<std::byte> refuse(Bytes question, const Status& wrong, const fabric::Secret& secret);
 Result<Answer> decode_answer(Bytes bytes, const fabric::Secret& secret);
 
 /// "5f3c…", 32 digits.

@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "fabric/gpu/memory.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
@@ -91,13 +92,13 @@ Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights, File fil
 
 Result<uint64_t> Engine::add_buffer(Buffer buffer) {
   BRAID_LET(id, owned_->buffers.add(std::move(buffer)));
-  const Result<uint64_t> rails = fabric_.add_buffer(*owned_->buffers.find(id));
-  if (rails.ok()) {
-    owned_->buffers.set_rails(id, rails.value());
-    return id;
+  Result<Reached> reached = fabric_.add_buffer(*owned_->buffers.find(id));
+  if (!reached.ok()) {
+    owned_->buffers.remove(id);
+    return reached.status();
   }
-  owned_->buffers.remove(id);
-  return rails.status();
+  owned_->buffers.set_reached(id, std::move(reached).value());
+  return id;
 }
 
 uint64_t Engine::add_stage(MutableBytes memory) {
@@ -105,7 +106,11 @@ uint64_t Engine::add_stage(MutableBytes memory) {
   buffer.memory = memory;
   buffer.is_stage = true;
   const Result<uint64_t> added = add_buffer(std::move(buffer));
-  return added.ok() ? added.value() : 0;
+  if (!added.ok()) return 0;
+  // Slices through host memory take any rail.
+  if (owned_->buffers.find(added.value())->refusals.empty()) return added.value();
+  (void)remove_buffer(added.value());
+  return 0;
 }
 
 Status Engine::remove_buffer(uint64_t buffer) {
@@ -130,9 +135,10 @@ Result<uint64_t> Engine::open_segment(const Description& owner, MappedMemory map
     peer = added;
   }
   if (peers_.find(peer)->is_lost)
-    return Status::error("the engine " + to_hex(owner.incarnation) +
-                             " was given up: it ended, or could not be reached for long",
-                         "Once it runs again it has another incarnation");
+    return failure(Cause::kPeerLost,
+                   "the engine " + to_hex(owner.incarnation) +
+                       " was given up: it ended, or could not be reached for long",
+                   "Once it runs again it has another incarnation");
   ++peers_.find(peer)->segments;
   add_mapped(peer, std::move(mapped));
   std::map<uint64_t, uint64_t> ends;
@@ -182,7 +188,7 @@ void Engine::add_mapped(uint64_t number, MappedMemory mapped) {
 
 Result<uint64_t> Engine::add_peer(const Description& owner) {
   if (peers_.size() >= kPeersMax)
-    return Status::error("there are " + std::to_string(kPeersMax) + " peers, the limit");
+    return failure(Cause::kTooMuch, "there are " + std::to_string(kPeersMax) + " peers, the limit");
   Peer added;
   added.who = owner.incarnation;
   added.is_here = is_of_this_host(options_.origin, owner.origin);
@@ -205,8 +211,9 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
       ours += (ours.empty() ? "" : ", ") + rail.provider + " at " + rail.host_address;
     for (const RailDescription& rail : owner.rails)
       theirs += (theirs.empty() ? "" : ", ") + rail.provider + " at " + rail.host_address;
-    return Status::error("no rail here (" + ours + ") leads to a rail there (" + theirs + ")",
-                         "Open both engines at addresses that reach each other");
+    return failure(Cause::kNoWay,
+                   "no rail here (" + ours + ") leads to a rail there (" + theirs + ")",
+                   "Open both engines at addresses that reach each other");
   }
   peer_of_[peer.who] = number;
   if (options_.processes != nullptr) options_.processes->watch(number, owner.origin);
@@ -215,7 +222,7 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
 
 Status Engine::close_segment(uint64_t segment) {
   const Segment* found = segments_.find(segment);
-  if (found == nullptr) return Status::error("there is no such segment (any more)");
+  if (found == nullptr) return no_such_segment();
   const uint64_t peer = found->peer;
   segments_.erase(segment);
   --peers_.find(peer)->segments;
@@ -297,7 +304,7 @@ void Engine::look_after_processes() {
 
 Result<uint64_t> Engine::ask_for_file(uint64_t segment, const std::string& path, Rights wanted) {
   const Segment* found = segments_.find(segment);
-  if (found == nullptr) return Status::error("there is no such segment (any more)");
+  if (found == nullptr) return no_such_segment();
   if (path.size() > kPathBytesMax)
     return Status::error("the path is longer than " + std::to_string(kPathBytesMax) + " bytes");
   const Peer& peer = *peers_.find(found->peer);
@@ -324,8 +331,8 @@ void Engine::forget_file(uint64_t token) {
 
 Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
   const Segment* found = segments_.find(segment);
-  if (found == nullptr) return Status::error("there is no such segment (any more)");
-  if (opened.cause != Cause::kNone) return Status::error(cause_name(opened.cause));
+  if (found == nullptr) return no_such_segment();
+  if (opened.cause != Cause::kNone) return failure(opened.cause);
   ++peers_.find(found->peer)->segments;
   return segments_.add({found->peer, {}, {}, {}, opened.file, opened.size_bytes});
 }
@@ -377,16 +384,9 @@ bool Engine::is_lost(uint64_t segment) const {
 
 Result<std::vector<RangeDescription>> Engine::ranges(uint64_t segment) const {
   const Segment* found = segments_.find(segment);
-  if (found == nullptr) return Status::error("there is no such segment (any more)");
+  if (found == nullptr) return no_such_segment();
   if (peers_.find(found->peer)->is_self) return describe().ranges;
   return found->ranges;
-}
-
-std::vector<PathStatistics> Engine::paths() const {
-  std::vector<PathStatistics> all;
-  for (const auto& [id, path] : paths_)
-    all.push_back({peers_.find(path.peer)->who, path.text, scheduler_.view(id, now_ns_)});
-  return all;
 }
 
 }  // namespace braid::transfer

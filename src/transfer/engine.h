@@ -90,10 +90,24 @@ struct WayExplanation {
   double finish_us = 0;  ///< when the request would end on this way alone, from an idle start
 };
 
+/// Memory of this process that a rail could not register: its requests take other rails.
+struct RefusedMemory {
+  std::string rail;  ///< "tcp;ofi_rxm 10.0.0.7"
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  std::string why;
+};
+
 struct PathStatistics {
   Incarnation peer{};
   std::string text;
   PathView view;
+};
+
+/// A link of a rail to a peer: what this side moved over it, and what it served to the peer.
+struct LinkUse {
+  std::string rail;  ///< "tcp;ofi_rxm 10.0.0.7"
+  LinkStatistics counts;
 };
 
 struct TransferStatistics {
@@ -134,11 +148,13 @@ class Engine {
   // Memory of this process.
 
   /// Registers host memory, or GPU memory if `Owned::gpu` is there. `rights` says what peers may do
-  /// there; this process itself needs no rights. `file`: the file of memory that peers may map.
+  /// there; this process itself needs no rights. `file`: the file of memory that peers may map. A
+  /// rail that refuses the memory is left out (`refused_memory`); an error if all do.
   Result<uint64_t> add_buffer(MutableBytes memory, Rights rights, File file = {});
   /// An error while a request uses the buffer. Peers can write there until `is_in_use` is false.
   Status remove_buffer(uint64_t buffer);
   bool is_in_use(uint64_t buffer) const { return fabric_.holds_buffer(buffer); }
+  std::vector<RefusedMemory> refused_memory() const;
   const Buffers& buffers() const { return owned_->buffers; }
   /// The memory that it shares with processes of this host; null: none, and it maps none of theirs.
   const Sharing* sharing() const { return owned_->sharing.get(); }
@@ -199,6 +215,7 @@ class Engine {
   const TransferStatistics& statistics() const { return statistics_; }
   const FabricStatistics& fabric_statistics() const { return fabric_.statistics(); }
   std::vector<PathStatistics> paths() const;
+  std::vector<LinkUse> links() const;
   /// The number of mapped ranges of peers' memory.
   size_t mapped_count() const { return mapped_.count(); }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transfer/engine.h"
+#include "transfer/failure.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -274,12 +275,12 @@ Result<std::vector<WayExplanation>> Engine::explain(const Request& request) {
   const Segment* segment = nullptr;
   const Buffer* buffer = nullptr;
   const Cause wrong = check_request(request, segment, buffer);
-  if (wrong != Cause::kNone) return Status::error(cause_name(wrong));
+  if (wrong != Cause::kNone) return failure(wrong);
   auto ways = explain(segment->peer,
                       {request.operation, endpoint_of(*buffer),
                        endpoint_of(*segment, request.address, request.size_bytes)},
                       request.size_bytes, request.urgency);
-  if (ways.empty()) return Status::error(cause_name(Cause::kNoWay));
+  if (ways.empty()) return failure(Cause::kNoWay);
   return ways;
 }
 

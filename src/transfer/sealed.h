@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "fabric/seal.h"
 #include "transfer/codec.h"
+#include "transfer/failure.h"
 #include "transfer/rail_messages.h"
 
 namespace braid::transfer {
@@ -19,7 +20,9 @@ enum class SealedKind : uint8_t {
   kQuestion = 1,
   kAnswer = 2,
   kMemoryQuestion = 3,
-  kMemoryAnswer = 4
+  kMemoryAnswer = 4,
+  kReportQuestion = 5,
+  kReportAnswer = 6
 };
 
 inline constexpr char kSealedMagic[4] = {'B', 'R', 'T', 'F'};
@@ -46,20 +49,22 @@ Status open_sealed(SealedKind kind, Bytes bytes, const fabric::Secret& secret, c
   if (bytes.size() < kSealedHeadBytes + fabric::kSealBytes)
     return Status::error("what came is too short");
   if (std::memcmp(bytes.data(), kSealedMagic, sizeof kSealedMagic) != 0)
-    return Status::error("whoever listens there does not speak braid's protocol");
+    return failure(Cause::kNoSegment, "whoever listens there does not speak braid's protocol");
   const Bytes body = bytes.first(bytes.size() - fabric::kSealBytes);
   if (!secret.is_sealed(body, bytes.last(fabric::kSealBytes)))
-    return Status::error("the other side has another secret, or what came was damaged",
-                         "Let BRAID_FABRIC_SECRET_FILE name the same secret on both sides");
+    return failure(Cause::kOtherSecret,
+                   "the other side has another secret, or what came was damaged",
+                   "Let BRAID_FABRIC_SECRET_FILE name the same secret on both sides");
   Reader reader(body.subspan(sizeof kSealedMagic));
   uint16_t version = 0;
   uint8_t said = 0;
   reader.number(version);
   reader.number(said);
   if (version < kVersionOldest || version > kVersion)
-    return Status::error("the other side speaks version " + std::to_string(version) +
-                         " of the protocol, and this one " + std::to_string(kVersionOldest) +
-                         " to " + std::to_string(kVersion));
+    return failure(Cause::kOtherVersion,
+                   "the other side speaks version " + std::to_string(version) +
+                       " of the protocol, and this one " + std::to_string(kVersionOldest) + " to " +
+                       std::to_string(kVersion));
   read(reader, version);
   if (said != static_cast<uint8_t>(kind) || !reader.ok() || !reader.is_at_end())
     return Status::error("what came is cut off, or too long");

@@ -9,14 +9,15 @@
 #include <utility>
 
 #include "base/try.h"
+#include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kMagic = 0x3130726168736220;  // " bshar01": of this layout
-/// Rows of the table have one size. An engine has up to 64 rails (kRailsInDescriptionMax). Those
-/// after the 16th are used all the same, but share their NICs with no other process.
-constexpr size_t kSharedRailsMax = 16;
+/// Rows of the table have one size. An engine uses its other NICs all the same, but shares them
+/// with no other process.
+constexpr size_t kNicsMax = 16;
 
 /// On a busy host a live process may not run for as long as kStoppedNs. A process that is silent
 /// for longer has been stopped. If a process is silent for kDeadNs, the kernel is asked whether it
@@ -26,9 +27,9 @@ constexpr uint64_t kDeadNs = ShareRules{}.dead_after_ns;
 
 constexpr uint64_t kActive = 1, kFull = 2;  // bits
 
-/// FNV-1a of the network namespace and the NIC's address; never 0.
+/// FNV-1a of the network namespace and the NIC's address. 0: the rail uses no NIC.
 uint64_t key_of(const RailDescription& rail) {
-  if (rail.provider == "shm") return 0;  // no NIC
+  if (stays_in_host(rail.provider)) return 0;
   struct stat space {};
   (void)stat("/proc/self/ns/net", &space);
   uint64_t key = 0xcbf29ce484222325;
@@ -39,7 +40,7 @@ uint64_t key_of(const RailDescription& rail) {
 
 }  // namespace
 
-struct HostShares::SharedRail {
+struct HostShares::SharedNic {
   std::atomic<uint64_t> key;  // 0: an unused one
   std::atomic<uint64_t> delivered_bytes;
   std::atomic<uint64_t> rate;  // bytes a second
@@ -48,7 +49,7 @@ struct HostShares::SharedRail {
 
 struct HostShares::Row {
   std::atomic<uint64_t> beat_ns;  // CLOCK_MONOTONIC
-  std::array<SharedRail, kSharedRailsMax> rails;
+  std::array<SharedNic, kNicsMax> nics;
 };
 
 std::string HostShares::usual_name() { return "/braid-transfer1-" + std::to_string(geteuid()); }
@@ -56,15 +57,13 @@ std::string HostShares::usual_name() { return "/braid-transfer1-" + std::to_stri
 Result<std::unique_ptr<HostShares>> HostShares::open(const std::string& name,
                                                      const std::vector<RailDescription>& rails) {
   BRAID_LET(table, SharedTable::open(name, kMagic, sizeof(Row)));
-  std::vector<uint64_t> keys;
-  for (const RailDescription& rail : rails)
-    keys.push_back(keys.size() < kSharedRailsMax ? key_of(rail) : 0);
+  std::vector<Nic> nics = nics_of(rails);
   const auto clear = [&](void* memory) {
     Row& row = *static_cast<Row*>(memory);
     row.beat_ns = 0;
-    for (size_t i = 0; i < kSharedRailsMax; ++i) {
-      row.rails[i].delivered_bytes = row.rails[i].rate = row.rails[i].flags = 0;
-      row.rails[i].key = i < keys.size() ? keys[i] : 0;
+    for (size_t i = 0; i < kNicsMax; ++i) {
+      row.nics[i].delivered_bytes = row.nics[i].rate = row.nics[i].flags = 0;
+      row.nics[i].key = i < nics.size() ? nics[i].key : 0;
     }
   };
   if (!table->claim(clear))
@@ -72,27 +71,44 @@ Result<std::unique_ptr<HostShares>> HostShares::open(const std::string& name,
                              " transfer engines of this user share the host",
                          "This one does not know of the others");
   return std::unique_ptr<HostShares>(
-      new HostShares(std::move(table), std::move(keys)));  // owner: the caller
+      new HostShares(std::move(table), std::move(nics)));  // owner: the caller
+}
+
+/// NICs beyond kNicsMax are not shared.
+std::vector<HostShares::Nic> HostShares::nics_of(const std::vector<RailDescription>& rails) {
+  std::vector<Nic> nics;
+  for (size_t rail = 0; rail < rails.size(); ++rail) {
+    const uint64_t key = key_of(rails[rail]);
+    if (key == 0) continue;
+    auto nic =
+        std::find_if(nics.begin(), nics.end(), [&](const Nic& each) { return each.key == key; });
+    if (nic == nics.end() && nics.size() == kNicsMax) continue;
+    if (nic == nics.end()) nic = nics.insert(nics.end(), Nic{key, {}, {}});
+    nic->rails.push_back({rail});
+  }
+  return nics;
 }
 
 Result<std::vector<RailLoad>> HostShares::loads(const std::string& name,
                                                 const std::vector<RailDescription>& rails) {
   BRAID_LET(table, SharedTable::open(name, kMagic, sizeof(Row)));
+  const std::vector<Nic> nics = nics_of(rails);
   std::vector<RailLoad> all;
   for (size_t index = 0; index < SharedTable::kRows; ++index) {
     if (!table->is_alive(index)) continue;
     const Row& row = *static_cast<const Row*>(table->row(index));
-    for (const SharedRail& shown : row.rails)
-      for (size_t rail = 0; rail < rails.size(); ++rail)
-        if (const uint64_t key = key_of(rails[rail]); key != 0 && shown.key == key)
-          all.push_back({rail, table->pid(index), static_cast<double>(shown.rate) / 1e9,
-                         shown.delivered_bytes, (shown.flags & kActive) != 0});
+    for (const SharedNic& shown : row.nics)
+      for (const Nic& nic : nics)
+        if (shown.key == nic.key)
+          all.push_back({nic.rails.front().rail, table->pid(index),
+                         static_cast<double>(shown.rate) / 1e9, shown.delivered_bytes,
+                         (shown.flags & kActive) != 0});
   }
   return all;
 }
 
-HostShares::HostShares(std::unique_ptr<SharedTable> table, std::vector<uint64_t> keys)
-    : table_(std::move(table)), keys_(std::move(keys)), paces_(keys_.size()) {}
+HostShares::HostShares(std::unique_ptr<SharedTable> table, std::vector<Nic> nics)
+    : table_(std::move(table)), nics_(std::move(nics)) {}
 HostShares::~HostShares() = default;
 
 HostShares::Row& HostShares::row(size_t index) const {
@@ -106,8 +122,11 @@ void HostShares::look(Scheduler& scheduler, const std::vector<uint32_t>& numbers
   was_active_ = tell(scheduler, numbers, now_ns);
   if (!was_active_) return;
   has_neighbours_ = false;
-  for (size_t rail = 0; rail < keys_.size(); ++rail)
-    if (keys_[rail] != 0) scheduler.set_share(numbers[rail], hear(rail, now_ns));
+  for (Nic& nic : nics_) {
+    const RailShare all = hear(nic, now_ns);
+    for (size_t i = 0; i < nic.rails.size(); ++i)
+      scheduler.set_share(numbers[nic.rails[i].rail], part_of(all, nic, i, now_ns));
+  }
 }
 
 /// Writes this engine's row. False: no rail is in use.
@@ -115,12 +134,18 @@ bool HostShares::tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers
   constexpr auto kRelaxed = std::memory_order_relaxed;
   Row& own = row(*table_->own_row());
   bool is_active = false;
-  for (size_t rail = 0; rail < keys_.size(); ++rail) {
-    if (keys_[rail] == 0) continue;
-    const RailUse use = scheduler.take_use(numbers[rail], now_ns);
-    const ShareTold told = paces_[rail].tell(use, now_ns);
-    SharedRail& shown = own.rails[rail];
-    shown.delivered_bytes.store(use.delivered_bytes, kRelaxed);
+  for (size_t i = 0; i < nics_.size(); ++i) {
+    RailUse sum;
+    for (RailOfNic& each : nics_[i].rails) {
+      const RailUse use = scheduler.take_use(numbers[each.rail], now_ns);
+      each.told = each.pace.tell(use, now_ns);
+      sum.delivered_bytes += use.delivered_bytes;
+      sum.is_active = sum.is_active || use.is_active;
+      sum.is_full = sum.is_full || use.is_full;
+    }
+    const ShareTold told = nics_[i].pace.tell(sum, now_ns);
+    SharedNic& shown = own.nics[i];
+    shown.delivered_bytes.store(sum.delivered_bytes, kRelaxed);
     shown.rate.store(static_cast<uint64_t>(told.rate_gbps * 1e9), kRelaxed);
     shown.flags.store((told.is_active ? kActive : 0) | (told.is_full ? kFull : 0), kRelaxed);
     is_active = is_active || told.is_active;
@@ -129,9 +154,26 @@ bool HostShares::tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers
   return is_active;
 }
 
+/// Divides the engine's part of a NIC among its rails there, as engines divide the NIC. An idle
+/// rail may begin with all of the part.
+RailShare HostShares::part_of(const RailShare& all, const Nic& nic, size_t rail, uint64_t now_ns) {
+  const bool is_whole = all.share == 1 && all.gbps == 0;
+  if (is_whole || !nic.rails[rail].told.is_active) return all;
+  size_t mine = 0;
+  rows_.clear();
+  for (size_t i = 0; i < nic.rails.size(); ++i) {
+    const ShareTold& told = nic.rails[i].told;
+    if (i == rail) mine = rows_.size();
+    if (told.is_active) rows_.push_back({i + 1, now_ns, told.rate_gbps, told.is_full});
+  }
+  const double part = all.gbps > 0 ? share_of(rows_, mine, all.gbps, now_ns)
+                                   : 1 / static_cast<double>(rows_.size());
+  return {all.share * part, all.gbps * part};
+}
+
 /// Reads the rows of all engines. Any process of this user may have written them, so their values
 /// are limited.
-RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
+RailShare HostShares::hear(Nic& nic, uint64_t now_ns) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   constexpr double kRateMax = 1e13;
   ShareHeard heard;
@@ -146,8 +188,8 @@ RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
     const uint64_t silent_ns = now_ns > beat_ns ? now_ns - beat_ns : beat_ns - now_ns;
     const bool is_alive =
         silent_ns <= kDeadNs || (silent_ns <= kStoppedNs && table_->is_alive(index));
-    for (const SharedRail& shown : other.rails) {
-      if (shown.key.load(kRelaxed) != keys_[rail]) continue;
+    for (const SharedNic& shown : other.nics) {
+      if (shown.key.load(kRelaxed) != nic.key) continue;
       heard.members = (heard.members ^ (pid * SharedTable::kRows + index)) * 0x100000001b3;
       heard.delivered_bytes += shown.delivered_bytes.load(kRelaxed);
       has_neighbours_ = has_neighbours_ || !is_mine;
@@ -162,7 +204,7 @@ RailShare HostShares::hear(size_t rail, uint64_t now_ns) {
     }
   }
   heard.rows = rows_;
-  return is_mine_active ? paces_[rail].decide(heard, now_ns) : RailShare{};
+  return is_mine_active ? nic.pace.decide(heard, now_ns) : RailShare{};
 }
 
 }  // namespace braid::transfer

@@ -3,8 +3,10 @@
 // it alone writes. A row takes no share once its owner has died (seen after 5 ms of silence) or has
 // been stopped (after 50 ms); the next engine takes the row of a dead one.
 //
-// NICs are known by their addresses and the network namespace. Engines of other users, and of
-// containers with a /dev/shm of their own, are not seen. One thread at a time.
+// NICs are known by their addresses and the network namespace. All rails of an engine at one NIC,
+// of whatever provider, use it together: their bytes are added up, and they divide the engine's
+// part. Rails that stay within the host use no NIC. Engines of other users, and of containers with
+// a /dev/shm of their own, are not seen. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +22,9 @@
 
 namespace braid::transfer {
 
-/// How an engine uses a rail now, for display.
+/// How an engine uses a NIC now, for display.
 struct RailLoad {
-  size_t rail = 0;  ///< an index of the rails that were asked for
+  size_t rail = 0;  ///< the first of the rails that were asked for which lies at this NIC
   int32_t process = 0;
   double gbps = 0;  ///< 10^9 bytes a second, over some 50 ms
   uint64_t delivered_bytes = 0;
@@ -50,15 +52,27 @@ class HostShares {
 
  private:
   struct Row;
-  struct SharedRail;
-  HostShares(std::unique_ptr<SharedTable> table, std::vector<uint64_t> keys);
+  struct SharedNic;
+  /// One rail of this engine at a NIC.
+  struct RailOfNic {
+    size_t rail = 0;
+    SharePace pace = {};  // measures its rate; the NIC's decides
+    ShareTold told = {};
+  };
+  struct Nic {
+    uint64_t key = 0;
+    SharePace pace = {};
+    std::vector<RailOfNic> rails;
+  };
+  HostShares(std::unique_ptr<SharedTable> table, std::vector<Nic> nics);
+  static std::vector<Nic> nics_of(const std::vector<RailDescription>& rails);
   Row& row(size_t index) const;
   bool tell(Scheduler& scheduler, const std::vector<uint32_t>& numbers, uint64_t now_ns);
-  RailShare hear(size_t rail, uint64_t now_ns);
+  RailShare hear(Nic& nic, uint64_t now_ns);
+  RailShare part_of(const RailShare& all, const Nic& nic, size_t rail, uint64_t now_ns);
 
   std::unique_ptr<SharedTable> table_;
-  std::vector<uint64_t> keys_;  // by rail; 0: it is not shared
-  std::vector<SharePace> paces_;
+  std::vector<Nic> nics_;
   std::vector<ShareRow> rows_;  // kept between calls
   uint64_t next_ns_ = 0;
   bool was_active_ = false;

@@ -40,7 +40,10 @@ enum class Cause : uint8_t {
   kGpuError,      ///< the driver of a GPU refused
   kNoWay,         ///< no rail leads from the one memory to the other
   kOtherWay,      ///< of a slice only: the owner's rail does not reach this memory
+  kOtherSecret,   ///< the owner has another secret
+  kNoStore,       ///< the store of names does not answer
 };
+/// Owners say no later one.
 inline constexpr Cause kLastCause = Cause::kOtherWay;
 
 constexpr const char* cause_name(Cause cause) {
@@ -61,6 +64,8 @@ constexpr const char* cause_name(Cause cause) {
     case Cause::kGpuError: return "the GPU's driver refused";
     case Cause::kNoWay: return "no way leads there from that memory";
     case Cause::kOtherWay: return "not by this way";
+    case Cause::kOtherSecret: return "the owner has another secret";
+    case Cause::kNoStore: return "the store does not answer";
   }
   return "unknown";
 }

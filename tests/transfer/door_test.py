@@ -5,6 +5,7 @@ and target do, with every byte compared.
   door_test.py DOOR-FOLDER LIBRARY
 """
 import gc
+import json
 import os
 import pathlib
 import random
@@ -47,6 +48,13 @@ seed = random.randrange(1 << 30)
 print("seed", seed)
 randomness = random.Random(seed)
 here = f"127.0.0.1:{engine.get_rpc_port()}"
+topology = json.loads(engine.get_local_topology())
+nodes = [int(each.name[4:]) for each in pathlib.Path("/sys/devices/system/node").glob("node[0-9]*")] or [0]
+devices = {each.name for each in pathlib.Path("/sys/class/infiniband").glob("*")}
+assert f"cpu:{min(nodes)}" in topology, topology
+for near, others in topology.values():
+    assert sorted(near + others) == sorted(devices), topology
+assert all(both == [[], []] for both in json.loads(engine.get_local_topology("none,such")).values())
 source = engine.get_first_buffer_address(here)
 target = engine.get_first_buffer_address(there)
 assert source != 0 and target != 0

@@ -174,13 +174,20 @@ TEST(TransferNames, ABareNameIsFoundOnThisHostAndAnOldIncarnationIsNot) {
   const auto stranger = transfer.open_segment(where + "/" + std::string(32, '7'), 10s);
   ASSERT_FALSE(stranger.ok());
   EXPECT_NE(stranger.status().message().find("another engine"), std::string::npos);
+  EXPECT_EQ(Transfer::cause_of(stranger.status()), Cause::kNoSegment);
+  const auto cause = [&](const std::string& wanted) {
+    const auto opened = transfer.open_segment(wanted, 2s);
+    EXPECT_FALSE(opened.ok()) << wanted;
+    return Transfer::cause_of(opened.status());
+  };
   owner.reset();
-  EXPECT_FALSE(transfer.open_segment(name, 2s).ok());
-  EXPECT_FALSE(transfer.open_segment("no such name", 2s).ok());
-  EXPECT_FALSE(transfer.open_segment("braid://127.0.0.1:x", 2s).ok());
+  EXPECT_EQ(cause(name), Cause::kNoSegment) << "a name whose engine is gone";
+  EXPECT_EQ(cause(where), Cause::kNoSegment) << "nobody listens";
+  EXPECT_EQ(cause("no such name"), Cause::kNoCause) << "it is no name at all";
+  EXPECT_EQ(cause("braid://127.0.0.1:x"), Cause::kNoCause);
 }
 
-TEST(TransferNames, NobodyWithoutTheSecretIsAnswered) {
+TEST(TransferNames, NobodyWithoutTheSecretLearnsMoreThanThat) {
   const std::string folder = testing::TempDir(), number = std::to_string(getpid());
   const auto secret = [&](const std::string& name, char letter) {
     const std::string path = folder + "/" + name + number;
@@ -196,7 +203,10 @@ TEST(TransferNames, NobodyWithoutTheSecretIsAnswered) {
     Transfer::Options options;
     options.secret_file = path;
     auto stranger = Transfer::open(options).value();
-    EXPECT_FALSE(stranger.open_segment(owner.name, 2s).ok());
+    const auto opened = stranger.open_segment(owner.name, 20s);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(Transfer::cause_of(opened.status()), Cause::kOtherSecret)
+        << opened.status().message();
   }
   Transfer::Options options;
   options.secret_file = right;

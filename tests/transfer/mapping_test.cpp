@@ -2,15 +2,19 @@
 // right or meets a page that is gone, and handed to nobody without the secret.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <thread>
 
 #include "base/clock.h"
+#include "host/allocation.h"
 #include "transfer/pattern.h"
 #include "transfer/sharing/mapping.h"
 #include "transfer/sharing/server.h"
@@ -52,6 +56,28 @@ TEST(TransferPages, NobodyElseMapsThemWritableWithoutTheRight) {
   EXPECT_EQ(wrong_at(seen.bytes(), 1), std::nullopt);
   fill(made.pages.bytes(), 2);
   EXPECT_EQ(wrong_at(seen.bytes(), 2), std::nullopt) << "its owner writes on";
+}
+
+/// As far as a machine with one node shows it: by what the kernel was told.
+TEST(TransferPages, LieOnTheNodeThatWasAskedForWhoeverTouchesThem) {
+  const auto policy = [](const void* memory) -> std::pair<int, unsigned long> {
+    int mode = -1;
+    std::array<unsigned long, 16> nodes{};
+    const long failed = syscall(SYS_get_mempolicy, &mode, nodes.data(), 1024, memory, MPOL_F_ADDR);
+    return {failed == 0 ? mode : -1, nodes.front()};
+  };
+  if (policy(&kBytes).first == -1) GTEST_SKIP() << "this kernel has no NUMA policies";
+  const auto shared = make_shared_pages(kBytes, shared_kind(false, 0));
+  ASSERT_TRUE(shared.ok()) << shared.status().message();
+  const auto expected = std::pair<int, unsigned long>(MPOL_PREFERRED, 1);
+  EXPECT_EQ(policy(shared.value().pages.memory()), expected);
+  const auto own = allocate_privately(kBytes, 0);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(policy(own.value().pages.memory()), expected);
+  const auto anywhere = allocate_shared(kBytes, shared_kind(false));
+  ASSERT_TRUE(anywhere.ok());
+  EXPECT_EQ(policy(anywhere.value().pages.memory()).first, MPOL_DEFAULT);
+  for (const std::byte each : own.value().pages.bytes()) ASSERT_EQ(each, std::byte{0});
 }
 
 TEST(TransferPages, ThoseThatMayBeWrittenKeepTheirSize) {

@@ -181,6 +181,113 @@ TEST_F(TransferPeers, AFenceThatHasNoAnswerIsAskedForAgain) {
   net.stop();
 }
 
+/// However many others have links and nothing due.
+TEST_F(TransferPeers, OneThatFallsSilentIsGivenUpInTimeAndNoOtherIs) {
+  Side& second = net.add();
+  Owned owned;
+  owned.jobs = std::make_unique<JobsAtOnce>();
+  const Incarnation who{5, 5};
+  std::vector<std::unique_ptr<Rail>> rails;
+  rails.push_back(Rail::open(net.open_domain(net.add_host()), who, {}, nullptr, owned).value());
+  FabricBackend fabric(std::move(rails), who);
+  std::vector<uint32_t> lost;
+  net.also([&](uint64_t now_ns) {
+    while (fabric.step(now_ns))
+      for (const BackendEvent& event : fabric.take_events())
+        if (const auto* gone = std::get_if<OwnerLost>(&event)) lost.push_back(gone->way);
+  });
+  const uint64_t begun_ns = net.now_ns();
+  ASSERT_TRUE(fabric.add_way(1, owner.who, 0, owner.rail->address()).ok());
+  net.pause(second);
+  ASSERT_TRUE(fabric.add_way(2, second.who, 0, second.rail->address()).ok());
+  ASSERT_TRUE(net.run(100'000, [&] { return fabric.is_up(1); }));
+  EXPECT_LE(fabric.next_deadline_ns(), begun_ns + 11'000'000'000) << "it wakes for it";
+  EXPECT_TRUE(fabric.notify(owner.who, "behind", {}));
+  ASSERT_TRUE(net.run(100'000, [&] {
+    return std::any_of(owner.messages.begin(), owner.messages.end(), [](const RailMessage& each) {
+      return std::holds_alternative<Notification>(each);
+    });
+  }));
+  EXPECT_EQ(fabric.unanswered(owner.who), 1u);
+  owner.rail->send(owner.up.front().link, NotificationAnswer{1, Cause::kNone});
+  ASSERT_TRUE(net.run(100'000, [&] { return fabric.unanswered(owner.who) == 0; }));
+  ASSERT_TRUE(net.run(12'000'000, [&] { return !lost.empty(); }));
+  EXPECT_EQ(lost, std::vector<uint32_t>{2});
+  EXPECT_GE(net.now_ns(), begun_ns + 9'900'000'000);
+  fabric.remove_peer(second.who);
+  net.run(10'000);
+  EXPECT_TRUE(fabric.is_up(1));
+  EXPECT_EQ(lost.size(), 1u);
+  net.stop();
+}
+
+/// As after a switch was away: all at once would be too much for it and for the peers.
+TEST_F(TransferPeers, ManyThatAreToBeDialledAreDialledOneAfterTheOther) {
+  constexpr uint32_t kWays = 300, kAtOnce = 64, kPerMs = 1;
+  Owned owned;
+  owned.jobs = std::make_unique<JobsAtOnce>();
+  const Incarnation who{5, 5};
+  std::vector<std::unique_ptr<Rail>> rails;
+  rails.push_back(Rail::open(net.open_domain(net.add_host()), who, {}, nullptr, owned).value());
+  FabricBackend fabric(std::move(rails), who);
+  const uint64_t begun_ns = monotonic_ns();
+  for (uint32_t way = 0; way < kWays; ++way)
+    ASSERT_TRUE(fabric.add_way(way, {2, way}, 0, owner.rail->address()).ok());
+  EXPECT_LE(fabric.statistics().dials,
+            kAtOnce + (monotonic_ns() - begun_ns) / 1'000'000 * kPerMs + 1);
+  EXPECT_GE(fabric.statistics().dials, kAtOnce);
+  net.also([&](uint64_t now_ns) {
+    while (fabric.step(now_ns)) (void)fabric.take_events();
+  });
+  EXPECT_TRUE(net.run(2'000'000, [&] { return fabric.statistics().dials >= kWays; }))
+      << fabric.statistics().dials;
+  net.stop();
+}
+
+/// A request beyond the limit fails alone, and the limit counts what is under way.
+TEST(TransferLimits, ARequestTooManyIsTooMuchAndNoOtherIs) {
+  auto owned = std::make_unique<Owned>();
+  owned->jobs = std::make_unique<JobsAtOnce>();
+  EngineOptions options;
+  options.incarnation = {3, 3};
+  options.requests_max = 2;
+  Engine engine(std::move(owned), {}, {}, options);
+  std::vector<std::byte> memory(3 * 4096);
+  ASSERT_TRUE(engine.add_buffer(memory, kMayRead | kMayWrite).ok());
+  const uint64_t segment = engine.open_segment(engine.describe()).value();
+  fill(std::span(memory).first(4096), 1);
+  const Request write{segment, Operation::kWrite, memory.data(),
+                      reinterpret_cast<uint64_t>(memory.data()) + 4096, 4096};
+  for (int turn = 0; turn < 3; ++turn) {
+    const uint64_t batch = engine.submit({write, write, write}, std::nullopt).value();
+    for (int step = 0; !engine.status(batch).value().has_ended() && step < 1000; ++step)
+      engine.step(monotonic_ns());
+    EXPECT_EQ(engine.status(batch, 0).value().cause, Cause::kNone) << turn;
+    EXPECT_EQ(engine.status(batch, 1).value().cause, Cause::kNone) << turn;
+    EXPECT_EQ(engine.status(batch, 2).value().cause, Cause::kTooMuch) << turn;
+    EXPECT_EQ(engine.status(batch).value().failed_count, 1u);
+  }
+  EXPECT_EQ(wrong_at(std::span(memory).subspan(4096, 4096), 1), std::nullopt);
+}
+
+TEST(TransferDue, TheEarliestIsTakenAndEachKeyHasOneTime) {
+  Due<int> due;
+  EXPECT_EQ(due.next_ns(), ~uint64_t{0});
+  for (int key = 0; key < 1000; ++key) due.set(key, 5000u + static_cast<uint64_t>(key));
+  due.set(7, 100);
+  due.set(8, 200);
+  due.set(8, 300);
+  due.erase(9);
+  due.erase(5555);
+  EXPECT_EQ(due.size(), 999u);
+  EXPECT_EQ(due.next_ns(), 100u);
+  EXPECT_EQ(due.take(100), std::nullopt);
+  EXPECT_EQ(due.take(400), 7);
+  EXPECT_EQ(due.take(400), 8);
+  EXPECT_EQ(due.take(400), std::nullopt) << "its earlier time is gone";
+  EXPECT_EQ(due.next_ns(), 5000u);
+}
+
 /// An engine that has opened segments of both the owner and another peer.
 TEST_F(TransferPeers, WhoWasNotAskedForAFileAnswersInVain) {
   make_file("model", 100, 1);

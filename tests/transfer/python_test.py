@@ -34,7 +34,8 @@ class Whole(unittest.TestCase):
     def test_every_function(self):
         functions = set(re.findall(r"BRAID_API[^;(]*\bbraid_transfer_(\w+)\(", HEADER))
         self.assertIn("take_ended", functions)
-        of_the_module = {"open": transfer.Transfer, "last_error": transfer.Error, "cause_name": transfer.cause_name}
+        of_the_module = {"open": transfer.Transfer, "last_error": transfer.Error, "last_cause": transfer.Error, "topology": transfer.topology,
+                         "cause_name": transfer.cause_name}
         for name in functions - set(of_the_module):
             self.assertTrue(callable(getattr(transfer.Transfer, name, None)), name)
 
@@ -138,6 +139,20 @@ class Moves(unittest.TestCase):
         self.assertEqual(self.end(batch), [transfer.LOCAL_MEMORY])
         with self.assertRaises(transfer.Error):
             self.engine.wait(batch + 1000, 0)
+
+    def test_errors_have_a_cause(self):
+        with self.assertRaises(transfer.Error) as unknown:
+            self.engine.open_segment("nobody-has-this-name", 5)
+        self.assertEqual(unknown.exception.cause, transfer.NO_SEGMENT)
+        with self.assertRaises(transfer.Error) as file:
+            self.engine.open_file(self.segments[0], "nothing/there", transfer.MAY_READ, LIMIT_S)
+        self.assertEqual(file.exception.cause, transfer.NO_FILE)
+        with self.assertRaises(transfer.Error) as none:
+            self.engine.open_segment("no name", 5)
+        self.assertEqual(none.exception.cause, transfer.NO_CAUSE)
+        with self.assertRaises(transfer.Error) as store:
+            opened(store="redis://127.0.0.1:1", name="x")
+        self.assertEqual(store.exception.cause, transfer.NO_STORE)
 
     def test_nics_that_are_not_there(self):
         with self.assertRaises(transfer.Error):

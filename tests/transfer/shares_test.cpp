@@ -1,25 +1,15 @@
-// Engines of one host that share its rails: what each may use, who has died, and who stands still.
+// How fast each engine of a host may use a NIC that they share.
 #include "transfer/shares.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
-#include <thread>
-
-#include "base/clock.h"
 
 namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kPatienceNs = 60'000 * kMs;
 
 // ---- The pace, in virtual time ----
 
@@ -223,149 +213,6 @@ TEST(SchedulerPace, UrgentSlicesDoNotWaitForIt) {
   const auto posting = rail.scheduler.next(rail.now_ns);
   ASSERT_TRUE(posting.has_value());
   EXPECT_EQ(posting->request, 2u);
-}
-
-// ---- The table ----
-
-class HostSharesTest : public testing::Test {
- protected:
-  ~HostSharesTest() override { shm_unlink(name_.c_str()); }
-
-  static std::vector<RailDescription> rails(const std::string& address) {
-    return {{"shm", "this host", 5, {}, {}}, {"tcp;ofi_rxm", address, 1, {}, {}}};
-  }
-  /// An engine with a slice in flight over its second rail.
-  struct Engine {
-    explicit Engine(const std::string& name, const std::string& address = "10.0.0.1") {
-      auto opened = HostShares::open(name, rails(address));
-      EXPECT_TRUE(opened.ok()) << opened.status().message();
-      shares = std::move(opened).value();
-      for (int i = 0; i < 2; ++i) numbers.push_back(scheduler.add_rail({1}));
-      const uint32_t path = scheduler.add_path({7, numbers[1], scheduler.add_rail({1}), 1, 5});
-      scheduler.add_ways({{path, 0}});
-    }
-    void begin() {
-      RequestSpec request;
-      request.id = 1;
-      request.peer = 7;
-      request.size_bytes = 4096;
-      scheduler.add(std::move(request), monotonic_ns());
-      posting = scheduler.next(monotonic_ns())->id;
-    }
-    void end() { scheduler.ended(posting, Ending::kDone, monotonic_ns()); }
-    double share() {
-      shares->look(scheduler, numbers, monotonic_ns());
-      return scheduler.share(numbers[1]).share;
-    }
-    /// What it comes to within a while, if `other` does something meanwhile too.
-    bool comes_to(double wanted, Engine* other = nullptr) {
-      for (const uint64_t end_ns = monotonic_ns() + kPatienceNs; monotonic_ns() < end_ns;) {
-        if (other != nullptr) (void)other->share();
-        if (share() == wanted) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-      return false;
-    }
-
-    Scheduler scheduler;
-    std::unique_ptr<HostShares> shares;
-    std::vector<uint32_t> numbers;
-    uint64_t posting = 0;
-  };
-  /// A process that has something in flight all the time.
-  pid_t start_process() {
-    const pid_t process = fork();
-    if (process != 0) return process;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    Engine engine(name_);
-    engine.begin();
-    for (;;) {
-      (void)engine.share();
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-    }
-  }
-  static void kill_process(pid_t process) {
-    kill(process, SIGKILL);
-    waitpid(process, nullptr, 0);
-  }
-
-  const std::string name_ = "/braid-test-shares-" + std::to_string(getpid());
-};
-
-TEST_F(HostSharesTest, EnginesThatAreActiveShareARailAndOthersDoNot) {
-  Engine one(name_), two(name_), elsewhere(name_, "10.0.0.2");
-  one.begin();
-  elsewhere.begin();
-  EXPECT_EQ(one.share(), 1);
-  (void)elsewhere.share();
-  two.begin();
-  EXPECT_TRUE(one.comes_to(0.5, &two));
-  EXPECT_LT(one.shares->next_ns(), monotonic_ns() + 2 * kMs) << "it looks again";
-  two.end();
-  for (int beat = 0; beat < 2; ++beat) {  // what it has delivered, and then that it is idle
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    (void)two.share();
-  }
-  EXPECT_EQ(two.shares->next_ns(), kNever);
-  EXPECT_TRUE(one.comes_to(1));
-}
-
-TEST_F(HostSharesTest, WhoIsAloneIsNotWoken) {
-  Engine one(name_), elsewhere(name_, "10.0.0.2");
-  one.begin();
-  (void)one.share();
-  EXPECT_EQ(one.shares->next_ns(), kNever);
-}
-
-TEST_F(HostSharesTest, AKilledProcessLeavesItsShareAndItsRow) {
-  Engine one(name_);
-  one.begin();
-  for (size_t i = 0; i < SharedTable::kRows + 8; ++i) {  // more than there are rows
-    const pid_t other = start_process();
-    EXPECT_TRUE(one.comes_to(0.5)) << i;
-    kill_process(other);
-    EXPECT_TRUE(one.comes_to(1)) << i;
-    if (HasFailure()) return;
-  }
-}
-
-TEST_F(HostSharesTest, AStoppedProcessHoldsNobodyBackAndComesBack) {
-  Engine one(name_);
-  one.begin();
-  const pid_t other = start_process();
-  EXPECT_TRUE(one.comes_to(0.5));
-  kill(other, SIGSTOP);
-  EXPECT_TRUE(one.comes_to(1));
-  kill(other, SIGCONT);
-  EXPECT_TRUE(one.comes_to(0.5));
-  kill_process(other);
-}
-
-TEST_F(HostSharesTest, WhatIsWrittenThereByMistakeHurtsNobody) {
-  Engine one(name_), two(name_);
-  one.begin();
-  two.begin();
-  (void)two.share();
-  auto table = SharedTable::open(name_, 0x3130726168736220, 8 + 16 * 32).value();
-  for (const uint64_t value : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{1} << 63}) {
-    for (size_t word = 0; word < 1 + 16 * 4; ++word)
-      static_cast<std::atomic<uint64_t>*>(table->row(1))[word] = value;
-    for (int i = 0; i < 20; ++i) {
-      const double share = one.share();
-      EXPECT_GE(share, 0.02);
-      EXPECT_LE(share, 1);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-}
-
-TEST_F(HostSharesTest, OneMoreThanThereAreRowsDoesWithout) {
-  std::vector<std::unique_ptr<HostShares>> all;
-  for (size_t i = 0; i < SharedTable::kRows; ++i)
-    all.push_back(HostShares::open(name_, rails("10.0.0.1")).value());
-  EXPECT_FALSE(HostShares::open(name_, rails("10.0.0.1")).ok());
-  all.pop_back();
-  EXPECT_TRUE(HostShares::open(name_, rails("10.0.0.1")).ok());
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ TEST_P(TransferStore, ANameLeadsToItsEngineAndAKilledOnesIsTakenOver) {
   const auto unknown = engine.open_segment("prefill-0", 5s);
   ASSERT_FALSE(unknown.ok());
   EXPECT_NE(unknown.status().message().find("store"), std::string::npos);
+  EXPECT_EQ(Transfer::cause_of(unknown.status()), Cause::kNoStore);
   ASSERT_TRUE(server_.start());  // empty: the engine puts its name there again
   (void)open(engine, "prefill-0");
 }
@@ -108,7 +109,7 @@ TEST_P(TransferStore, OneThatLiesMisdirectsAndAuthorisesNothing) {
     ASSERT_TRUE(store->put("decode-0", store->get("decode-0").value(), record).value());
     EXPECT_FALSE(engine.open_segment("decode-0", 5s).ok()) << record;
   }
-  EXPECT_FALSE(engine.open_segment("nobody", 5s).ok());
+  EXPECT_EQ(Transfer::cause_of(engine.open_segment("nobody", 5s).status()), Cause::kNoSegment);
   Transfer::Options options;
   options.store = "http://127.0.0.1:" + server_.port();
   options.name = "x";

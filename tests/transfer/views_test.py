@@ -42,24 +42,31 @@ def main():
             owner = seen()
             assert [each["size_bytes"] for each in owner["ranges"]] == [16 << 20], owner
             assert owner["ranges"][0]["peers_may"] == "read, write", owner
-            run(environment, "rails", "--address", "127.0.0.1", "shown", *view)
+            run(environment, "rails", "--explain", "--address", "127.0.0.1", "shown", *view)
             ways = seen()["ways"]
             assert ways and any(way["is_chosen"] for way in ways), ways
+            done = subprocess.run([BRAID, "segments", "nobody"], env=environment, capture_output=True, text=True,
+                                  timeout=120, check=False)
+            assert done.returncode == 1 and done.stderr.rstrip().endswith("[no such segment]"), done
             plot = FOLDER / "views.svg"
+            run(environment, "rails", "shown", *view)
+            assert seen()["ways"] == [], "it reaches nobody by itself"
             words = [BRAID, "tebench", "--target_seg_name", "shown", "--address", "127.0.0.1", "--provider",
                      "tcp;ofi_rxm", "--total_buffer_size", "8M", "--start_block_size", "1M", "--max_block_size", "1M",
                      "--duration", "4", "--plot", str(plot)]
 
             def bench_is_seen():
                 """Whether a look at the rails, while the bench ran, has shown what it moved."""
-                is_seen = False
+                is_seen, served = False, 0
                 with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as bench:
                     while bench.poll() is None:
+                        run(environment, "rails", "shown", *view)
+                        served = max(served, *(link["served_bytes"] for link in seen()["links"]), 0)
                         run(environment, "rails", "--address", "127.0.0.1", "--provider", "tcp;ofi_rxm", *view)
                         is_seen = is_seen or any(engine["process"] == bench.pid and engine["gbps"] > 0
                                                  for engine in seen()[0]["engines"])
                     assert bench.returncode == 0
-                return is_seen
+                return is_seen and served > 0
 
             # On a busy machine no look may end before the bench does.
             assert any(bench_is_seen() for _ in range(5)), "nobody saw what the bench moved"

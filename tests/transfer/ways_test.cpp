@@ -22,7 +22,9 @@ class TransferWays : public testing::Test {
     auto owned = std::make_unique<Owned>();
     owned->jobs = open_threads();
     std::vector<std::unique_ptr<Rail>> rails;
-    for (size_t i = 0; i < ours.size(); ++i) rails.push_back(open_rail(*owned));
+    for (const RailDescription& each : ours)
+      rails.push_back(
+          open_rail(*owned, each.host_address.starts_with("small") ? small_ : network_));
     EngineOptions options;
     options.incarnation = {1, 1};
     options.origin = {{1, 1}, 1, 1, 1};
@@ -30,9 +32,10 @@ class TransferWays : public testing::Test {
         std::make_unique<Engine>(std::move(owned), std::move(rails), std::move(ours), options);
     ASSERT_TRUE(engine_->add_buffer(memory_, kNoRights).ok());
   }
-  std::unique_ptr<Rail> open_rail(Owned& owned) {
-    const int host = network_.add_host([] {});
-    return Rail::open(network_.open_domain(host, ++places_), {1, 1}, {}, nullptr, owned).value();
+  std::unique_ptr<Rail> open_rail(Owned& owned) { return open_rail(owned, network_); }
+  std::unique_ptr<Rail> open_rail(Owned& owned, fabric::sim::Network& network) {
+    const int host = network.add_host([] {});
+    return Rail::open(network.open_domain(host, ++places_), {1, 1}, {}, nullptr, owned).value();
   }
   /// A peer with these rails, and a range of 4096 bytes at 4096 at each place.
   uint64_t open_peer(std::vector<RailDescription> theirs, std::vector<PlaceDescription> places,
@@ -66,6 +69,9 @@ class TransferWays : public testing::Test {
   std::vector<std::byte> memory_ = std::vector<std::byte>(4096);
   simulation::Simulation simulation_{{}};
   fabric::sim::Network network_{simulation_, 1, fabric::sim::NetworkOptions{}};
+  /// Its rails register no more than this.
+  static constexpr size_t kSmallBytes = 1 << 20;
+  fabric::sim::Network small_{simulation_, 1, {.region_bytes_max = kSmallBytes}};
   uint64_t places_ = 0;
   Owned far_owned_;
   std::vector<std::unique_ptr<Rail>> far_;
@@ -95,6 +101,35 @@ TEST_F(TransferWays, LeadToRailsThatReachTheMemory) {
       open_peer({rail("tcp", "far-0", {}), rail("tcp", "far-1", {})}, {{{}, 2}, {{}, 0}});
   EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-1 tier 0", "near-1 to far-1 tier 0"}));
   EXPECT_EQ(ways(segment, 8192), Ways{cause_name(Cause::kNoWay)});
+}
+
+TEST_F(TransferWays, DoNotLeadOverARailThatRefusesTheMemory) {
+  open({rail("tcp", "near-0", {}), rail("tcp", "small-1", {})});
+  const uint64_t segment =
+      open_peer({rail("tcp", "far-0", {}), rail("tcp", "far-1", {})}, {{{}, 3}});
+  std::vector<std::byte> large(kSmallBytes + 1);
+  ASSERT_TRUE(engine_->add_buffer(large, kNoRights).ok());
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-0 tier 0", "small-1 to far-1 tier 0"}));
+  memory_.swap(large);
+  EXPECT_EQ(ways(segment, 4096), Ways{"near-0 to far-0 tier 0"});
+  memory_.swap(large);
+  const auto refused = engine_->refused_memory();
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused.front().rail, "tcp small-1");
+  EXPECT_EQ(refused.front().size_bytes, large.size());
+  EXPECT_NE(refused.front().why.find("of this size"), std::string::npos) << refused.front().why;
+  EXPECT_EQ(engine_->describe().places.size(), 2u) << "peers are told which rail reaches it";
+}
+
+TEST_F(TransferWays, AreNotThereForMemoryThatEveryRailRefuses) {
+  open({rail("tcp", "small-0", {}), rail("tcp", "small-1", {})});
+  std::vector<std::byte> large(kSmallBytes + 1);
+  const auto added = engine_->add_buffer(large, kNoRights);
+  ASSERT_FALSE(added.ok());
+  EXPECT_NE(added.status().message().find("of this size"), std::string::npos);
+  EXPECT_EQ(engine_->buffers().size(), 1u);
+  EXPECT_TRUE(engine_->add_buffer(std::span(large).first(64), kNoRights).ok())
+      << "nothing of it is left";
 }
 
 TEST_F(TransferWays, PairByGpuWhereEachNicHasOne) {

@@ -1,22 +1,16 @@
 // What comes from outside, and what is looked up in this process: ranges, names, messages,
 // descriptions, notifications.
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <random>
-#include <thread>
 
-#include "base/clock.h"
 #include "transfer/buffers.h"
 #include "transfer/description.h"
-#include "transfer/directory/resolve.h"
-#include "transfer/directory/server.h"
+#include "transfer/directory/names.h"
 #include "transfer/notifications.h"
 #include "transfer/rail_messages.h"
+#include "transfer/some_answer.h"
 
 namespace braid::transfer {
 namespace {
@@ -128,19 +122,6 @@ TEST(TransferMessages, ACauseThatIsNoneIsAnError) {
   EXPECT_FALSE(decode_rail_message(encode(Refused{{{1, Cause::kNone}}})).ok());
 }
 
-Answer some_answer() {
-  Answer answer;
-  answer.nonce = 77;
-  answer.description.incarnation = {1, 2};
-  answer.description.name = "prefill-0";
-  answer.description.rails = {
-      {"tcp;ofi_rxm", "10.0.0.7", 12.5, {false, 1, 3, 2}, std::vector<std::byte>(60)}};
-  answer.description.places = {{{false, 1, -1, -1}, 1}, {{true, 0, 3, 2}, 2}};
-  answer.description.ranges = {{4096, 100, kMayRead, 0}, {8192, 5, kMayWrite, 1}};
-  answer.description.exports = {{"kv", kMayRead}};
-  return answer;
-}
-
 TEST(TransferDescription, IsReadAsItWasWrittenAndNotWhenAByteIsAltered) {
   const fabric::Secret none;
   const auto bytes = encode(some_answer(), none);
@@ -181,123 +162,6 @@ TEST(TransferDescription, IsToldInTheVersionThatWasAskedFor) {
   EXPECT_EQ(decode_question(encode(question, none), none).value().version, 1);
   question.version = kVersion + 1;
   EXPECT_FALSE(decode_question(encode(question, none), none).ok());
-}
-
-/// An owner of version 1 closes the connection of whoever asks in a newer one.
-TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
-  const fabric::Secret none;
-  uint16_t port = 0;
-  const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
-  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
-  std::thread owner([&] {
-    for (int asked = 0; asked < 2; ++asked) {
-      pollfd awaited{listener.get(), POLLIN, 0};
-      ASSERT_EQ(poll(&awaited, 1, 20'000), 1);
-      const Descriptor socket(accept(listener.get(), nullptr, nullptr));
-      std::vector<std::byte> received(256);
-      const ssize_t got = recv(socket.get(), received.data(), received.size(), 0);
-      ASSERT_GT(got, 4);
-      const auto question =
-          decode_question(Bytes(received).first(static_cast<size_t>(got)).subspan(4), none);
-      ASSERT_TRUE(question.ok());
-      EXPECT_EQ(question.value().version, asked == 0 ? kVersion : 1);
-      if (question.value().version > 1) continue;
-      Answer answer = some_answer();
-      answer.nonce = question.value().nonce;
-      answer.description.version = 1;
-      const auto bytes = frame(encode(answer, none, 1));
-      EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-                static_cast<ssize_t>(bytes.size()));
-    }
-  });
-  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
-  name.incarnation = {};
-  const auto found = resolve(name, "", none, end_ns);
-  owner.join();
-  ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_EQ(found.value().name, "prefill-0");
-}
-
-std::string some_path() { return testing::TempDir() + "/braid-path-" + std::to_string(getpid()); }
-
-TEST(TransferDirectory, OfManyThatWantANameOneHasIt) {
-  const std::string path = some_path();
-  for (int turn = 0; turn < 200; ++turn) {
-    { const auto left = listen_at_path(path); }  // by a process that has ended
-    std::atomic<int> ready = 0, have = 0, done = 0;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i)
-      threads.emplace_back([&] {
-        for (++ready; ready < 4;) std::this_thread::yield();
-        const auto listener = listen_at_path(path);
-        have += listener.ok();
-        for (++done; done < 4;) std::this_thread::yield();
-      });
-    for (std::thread& thread : threads) thread.join();
-    ASSERT_EQ(have, 1) << turn;
-  }
-  unlink(path.c_str());
-}
-
-TEST(TransferDirectory, OneThatTakesNoQuestionIsWaitedForUntilTheLimit) {
-  const std::string path = some_path();
-  const Descriptor listener = listen_at_path(path).value();
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  // It is tried once, however late it is then.
-  const auto connect_by = [&](uint64_t limit_ns) {
-    return connect_to_path(path, monotonic_ns() + limit_ns);
-  };
-  std::vector<Descriptor> before;
-  auto next = connect_by(50'000'000);
-  for (; next.ok() && before.size() < 10; next = connect_by(50'000'000))
-    before.push_back(std::move(next).value());
-  EXPECT_FALSE(next.ok()) << "its queue has an end";
-  EXPECT_TRUE(is_listened_at(path)) << "it is only behind";
-  const Descriptor taken(accept(listener.get(), nullptr, nullptr));
-  EXPECT_TRUE(connect_by(0).ok());
-  unlink(path.c_str());
-}
-
-TEST(TransferDirectory, StrangersHoldNobodyUp) {
-  const fabric::Secret none;
-  auto server = DirectoryServer::open({"127.0.0.1", 0}, "", none, [] {
-                  return some_answer().description;
-                }).value();
-  const HostAndPort at = server->at();
-  std::atomic<bool> is_over = false;
-  std::atomic<uint64_t> skip_ns = 0;
-  std::thread thread([&] {
-    while (!is_over) server->step(monotonic_ns() + skip_ns);
-  });
-  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
-  const auto say = [&](const std::vector<std::byte>& bytes) {
-    Descriptor socket = connect_to(at, end_ns).value();
-    (void)send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    return socket;
-  };
-  std::vector<Descriptor> strangers;
-  strangers.push_back(say({}));                                          // says nothing
-  strangers.push_back(say({std::byte{10}}));                             // half a length
-  strangers.push_back(say(std::vector<std::byte>(4, std::byte{0xff})));  // 4 GiB
-  strangers.push_back(say(frame(std::vector<std::byte>(100))));          // no question
-  strangers.push_back(say(frame(std::vector<std::byte>(1000))));         // too long
-  Name name = parse_name(write_name(at, {})).value();
-  name.incarnation = {};
-  const auto answer = resolve(name, "", none, end_ns);
-  EXPECT_TRUE(answer.ok()) << answer.status().message();
-  name.incarnation = {9, 9};
-  EXPECT_FALSE(resolve(name, "", none, end_ns).ok());
-  skip_ns = DirectoryServer::kHalfOpenNs;  // those who say nothing are shown out
-  for (const Descriptor& stranger : strangers) {
-    pollfd awaited{stranger.get(), POLLIN, 0};
-    EXPECT_EQ(poll(&awaited, 1, 10'000), 1);
-    std::byte byte;
-    EXPECT_LE(recv(stranger.get(), &byte, 1, 0), 0);
-  }
-  is_over = true;
-  thread.join();
-  EXPECT_EQ(server->statistics().answered, 2u);
-  EXPECT_EQ(server->statistics().refused, 5u);
 }
 
 /// Over links that lose, repeat and reorder, each comes once and in order.

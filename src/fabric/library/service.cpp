@@ -82,6 +82,7 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   if (!events.ok()) return events.status();
   std::unique_ptr<Service> service(new Service(choice.value(), std::move(engine).value(),
                                                std::move(events).value()));  // owner: service
+  service->numa_node_ = wanted.is_pinned ? choice.value().numa_node : -1;
   service->is_local_ = wanted.provider == "local";
   service->has_gpu_memory_ = wanted.has_gpu_memory || service->is_local_;
   return service;
@@ -103,10 +104,10 @@ Result<uint64_t> Service::add_region(MutableBytes memory) {
 Result<Service::Allocation> Service::allocate(size_t size_bytes) const {
   Allocation made;
   if (is_local_)
-    if (auto shared = local::SharedMemory::allocate(size_bytes); shared.ok())
+    if (auto shared = local::SharedMemory::allocate(size_bytes, numa_node_); shared.ok())
       made.shared = std::move(shared).value();
   if (made.shared != nullptr) return made;
-  BRAID_LET(own, allocate_privately(size_bytes));
+  BRAID_LET(own, allocate_privately(size_bytes, numa_node_));
   made.own = std::move(own.pages);
   return made;
 }

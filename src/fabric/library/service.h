@@ -106,6 +106,7 @@ class Service {
   const RailChoice rails_;
   bool has_gpu_memory_ = false;
   bool is_local_ = false;
+  int numa_node_ = -1;  // of memory that is allocated; -1: any
   std::mutex mutex_;
   std::unordered_map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
   std::unique_ptr<Engine> engine_;                        // under the mutex

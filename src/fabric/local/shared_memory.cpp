@@ -40,8 +40,8 @@ SharedMemory::~SharedMemory() {
   all.by_address.erase(bytes().data());
 }
 
-Result<std::unique_ptr<SharedMemory>> SharedMemory::allocate(size_t size_bytes) {
-  BRAID_LET(made, make_shared_pages(size_bytes, {"braid-fabric"}));
+Result<std::unique_ptr<SharedMemory>> SharedMemory::allocate(size_t size_bytes, int node) {
+  BRAID_LET(made, make_shared_pages(size_bytes, {.name = "braid-fabric", .node = node}));
   return std::unique_ptr<SharedMemory>(new SharedMemory(std::move(made)));  // owner: the caller
 }
 

@@ -15,7 +15,8 @@ namespace braid::fabric::local {
 /// regions in its memory.
 class SharedMemory {
  public:
-  static Result<std::unique_ptr<SharedMemory>> allocate(size_t size_bytes);
+  /// `node`: see MappedPages::prefer_node.
+  static Result<std::unique_ptr<SharedMemory>> allocate(size_t size_bytes, int node = -1);
   /// The memory that a file of make_shared_pages holds, mapped here.
   static Result<std::unique_ptr<SharedMemory>> open(File file, size_t size_bytes);
   ~SharedMemory();

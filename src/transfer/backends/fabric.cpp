@@ -39,10 +39,8 @@ FabricBackend::~FabricBackend() { take_leave(); }
 /// farewell.
 void FabricBackend::say_last_notifications() {
   const uint64_t end_ns = monotonic_ns() + kLastWordsNs;
-  const auto is_awaited = [this](const auto& each) {
-    return !each.second.up.empty() && !each.second.sender.is_empty();
-  };
-  while (monotonic_ns() < end_ns && std::any_of(peers_.begin(), peers_.end(), is_awaited))
+  const auto is_awaited = [this](const Incarnation& who) { return !peers_.at(who).up.empty(); };
+  while (monotonic_ns() < end_ns && std::any_of(unanswered_.begin(), unanswered_.end(), is_awaited))
     (void)step(monotonic_ns());
 }
 
@@ -68,17 +66,18 @@ void FabricBackend::take_leave() {
 
 // ---- Buffers ----
 
-Result<uint64_t> FabricBackend::add_buffer(const Buffer& buffer) {
-  uint64_t reached_by = 0;
+Result<Reached> FabricBackend::add_buffer(const Buffer& buffer) {
+  Reached reached;
   for (size_t i = 0; i < rails_.size(); ++i) {
     if (!reaches(rails_[i]->provider(), buffer)) continue;
     const Status added = rails_[i]->add_buffer(buffer);
-    reached_by |= uint64_t{1} << i;
-    if (added.ok()) continue;
-    for (size_t j = 0; j < i; ++j) rails_[j]->retire_buffer(buffer.id);
-    return added;
+    if (added.ok())
+      reached.rails |= uint64_t{1} << i;
+    else
+      reached.refusals.push_back({i, added.message()});
   }
-  return reached_by;
+  if (reached.rails != 0 || reached.refusals.empty()) return reached;
+  return Status::error("every rail refuses this memory: " + reached.refusals.front().why);
 }
 
 void FabricBackend::retire_buffer(uint64_t buffer) {
@@ -104,6 +103,7 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   Peer& peer = peers_[who];
   peer.ways.push_back(id);
   peer.heard_ns = now_ns_ = monotonic_ns();
+  expect(who, peer);
   dial(ways_[id] = std::move(way));
   dialling_.push_back(id);
   return {};
@@ -138,6 +138,7 @@ void FabricBackend::remove_peer(const Incarnation& who) {
   end_files_asked(who, Cause::kNoSegment);
   for (const uint32_t id : found->second.ways) ways_.erase(id);
   found->second.ways.clear();
+  expect(who, found->second);
 }
 
 bool FabricBackend::is_up(uint32_t way) const {
@@ -147,6 +148,10 @@ bool FabricBackend::is_up(uint32_t way) const {
 
 void FabricBackend::dial(Way& way) {
   if (way.link != 0 || now_ns_ < way.dial_ns || peers_[way.peer].is_lost) return;
+  if (!dials_.take(now_ns_)) {
+    way.dial_ns = dials_.next_ns();
+    return;
+  }
   way.dial_ns = now_ns_ + kDialPauseNs;
   const Result<uint64_t> link = rails_[way.rail]->dial(way.peer, way.address, now_ns_ + kDialNs);
   if (!link.ok()) return end_probes(way);
@@ -210,6 +215,7 @@ void FabricBackend::link_up(size_t rail, const LinkUp& up) {
   if (!who_.contains(link)) peer.up.push_back(link);
   who_[link] = up.who;
   peer.heard_ns = now_ns_;
+  expect(up.who, peer);
   peer.sender.say_all_again();
   for (const uint32_t id : peer.ways) {
     Way& way = ways_.at(id);
@@ -231,6 +237,7 @@ void FabricBackend::forget_link(LinkOfRail link) {
     Peer& peer = peers_[known->second];
     std::erase(peer.up, link);
     peer.heard_ns = now_ns_;
+    expect(known->second, peer);
     who_.erase(known);
   }
   std::erase_if(fences_asked_, [&](const FenceAsked& asked) { return asked.over == link; });
@@ -270,6 +277,7 @@ void FabricBackend::lose_peer(const Incarnation& who) {
   Peer& peer = peers_[who];
   if (peer.is_lost) return;
   peer.is_lost = true;
+  expect(who, peer);
   end_files_asked(who, Cause::kPeerLost);
   if (!peer.ways.empty()) events_.push_back(OwnerLost{peer.ways.front()});
   const std::vector<LinkOfRail> up = peer.up;
@@ -279,16 +287,24 @@ void FabricBackend::lose_peer(const Incarnation& who) {
   }
 }
 
+/// Sets when the peer has been silent for too long. A peer with a link never is; one that is lost
+/// is kept while it has ways.
+void FabricBackend::expect(const Incarnation& who, const Peer& peer) {
+  if (!peer.up.empty() || (peer.is_lost && !peer.ways.empty()))
+    silent_.erase(who);
+  else
+    silent_.set(who, peer.is_lost ? 0 : peer.heard_ns + kUnreachableNs);
+}
+
 void FabricBackend::look_after_peers() {
-  for (auto& [who, peer] : peers_)
-    if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost &&
-        now_ns_ > peer.heard_ns + kUnreachableNs)
-      lose_peer(who);
-  std::erase_if(peers_, [&](const auto& each) {
-    const Peer& peer = each.second;
-    const bool is_over = peer.is_lost || now_ns_ > peer.heard_ns + kUnreachableNs;
-    return peer.ways.empty() && peer.up.empty() && is_over;
-  });
+  while (const std::optional<Incarnation> who = silent_.take(now_ns_)) {
+    if (!peers_.at(*who).ways.empty()) {
+      lose_peer(*who);
+      continue;
+    }
+    unanswered_.erase(*who);
+    peers_.erase(*who);
+  }
 }
 
 // ---- Messages ----
@@ -303,7 +319,7 @@ void FabricBackend::handle_message(LinkOfRail link, const RailMessage& message) 
   else if (const auto* notification = std::get_if<Notification>(&message))
     handle_notification(link, *notification);
   else if (const auto* answer = std::get_if<NotificationAnswer>(&message))
-    peers_[who->second].sender.answered(*answer);
+    notification_answered(who->second, *answer);
   else if (const auto* file = std::get_if<FileOpened>(&message))
     file_opened(who->second, *file);
   else if (std::get_if<Leaving>(&message) != nullptr)
@@ -336,12 +352,10 @@ void FabricBackend::push() {
 uint64_t FabricBackend::next_deadline_ns() const {
   uint64_t next_ns = std::numeric_limits<uint64_t>::max();
   for (const auto& rail : rails_) next_ns = std::min(next_ns, rail->next_deadline_ns());
-  for (const auto& [who, peer] : peers_) {
-    if (!peer.up.empty() && !peer.sender.is_empty())
+  next_ns = std::min(next_ns, silent_.next_ns());
+  for (const Incarnation& who : unanswered_)
+    if (const Peer& peer = peers_.at(who); !peer.up.empty())
       next_ns = std::min(next_ns, peer.sender.next_ns());
-    if (!peer.ways.empty() && peer.up.empty() && !peer.is_lost)
-      next_ns = std::min(next_ns, peer.heard_ns + kUnreachableNs);
-  }
   for (const auto& [token, asked] : files_asked_)
     if (asked.over && !asked.answer) next_ns = std::min(next_ns, asked.asked_ns + kAskAgainNs);
   if (!to_self_.empty() && notified_.size() < notification_room_) return 0;

@@ -15,12 +15,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "transfer/backend.h"
+#include "transfer/due.h"
 #include "transfer/notifications.h"
+#include "transfer/policy/token_bucket.h"
 #include "transfer/rail.h"
 
 namespace braid::transfer {
@@ -42,10 +45,10 @@ class FabricBackend final : public Backend {
   size_t rail_count() const { return rails_.size(); }
   const Rail& rail(size_t index) const { return *rails_[index]; }
 
-  /// Adds a buffer to all rails that can reach it, and returns these rails as bits. GPU memory is
-  /// added to the rails of `reaches_gpus`, but to a `local` rail only if the driver can share the
-  /// memory. An error: a rail that should reach the buffer refuses it.
-  Result<uint64_t> add_buffer(const Buffer& buffer);
+  /// Adds a buffer to all rails that can reach it. GPU memory is added to the rails of
+  /// `reaches_gpus`, but to a `local` rail only if the driver can share the memory. The result
+  /// names the rails that should reach the buffer and refuse it. An error: all of them refuse it.
+  Result<Reached> add_buffer(const Buffer& buffer);
   void retire_buffer(uint64_t buffer);
   bool holds_buffer(uint64_t buffer) const;
 
@@ -162,6 +165,7 @@ class FabricBackend final : public Backend {
   void fence_asked(const FenceAsked& asked);
   void fence_answered(const Incarnation& who, uint64_t token);
 
+  void expect(const Incarnation& who, const Peer& peer);
   void look_after_peers();
   void dial_again();
 
@@ -172,6 +176,7 @@ class FabricBackend final : public Backend {
 
   // fabric_notifications.cpp
   void send_notifications();
+  void notification_answered(const Incarnation& who, const NotificationAnswer& answer);
   void deliver_own();
   void handle_notification(LinkOfRail link, const Notification& notification);
 
@@ -180,6 +185,8 @@ class FabricBackend final : public Backend {
   uint64_t now_ns_ = 0;
   std::map<uint32_t, Way> ways_;
   std::map<Incarnation, Peer> peers_;
+  Due<Incarnation> silent_;           // peers without a link: when they are given up, or forgotten
+  std::set<Incarnation> unanswered_;  // peers with notifications that they have not answered
   std::map<LinkOfRail, Incarnation> who_;       // of links that are up
   std::map<LinkOfRail, uint32_t> way_of_link_;  // also of links that are closed, until fenced
   std::vector<FenceAsked> fences_asked_;
@@ -190,6 +197,9 @@ class FabricBackend final : public Backend {
   size_t notification_room_ = 4096;
   uint64_t tokens_ = 0;
   size_t fencing_ = 0;  // ways
+  /// Many links that break at once are not all dialled at once.
+  static constexpr double kDialsAtOnce = 64, kDialsPerSecond = 1000;
+  TokenBucket dials_{kDialsAtOnce, kDialsPerSecond};
   /// Ways that are dialled repeatedly: until they are up for the first time, later for a while
   /// after each probe.
   std::vector<uint32_t> dialling_;

@@ -12,6 +12,8 @@ bool FabricBackend::notify(const Incarnation& who, std::string name,
     deliver_own();
   } else if (!peers_[who].sender.add(std::move(name), std::move(payload))) {
     return false;
+  } else {
+    unanswered_.insert(who);
   }
   ++statistics_.notifications_sent;
   return true;
@@ -42,9 +44,17 @@ void FabricBackend::handle_notification(LinkOfRail link, const Notification& not
   rails_[link.rail]->send(link.link, answer);
 }
 
+void FabricBackend::notification_answered(const Incarnation& who,
+                                          const NotificationAnswer& answer) {
+  NotificationSender& sender = peers_.at(who).sender;
+  sender.answered(answer);
+  if (sender.is_empty()) unanswered_.erase(who);
+}
+
 void FabricBackend::send_notifications() {
-  for (auto& [who, peer] : peers_) {
-    if (peer.up.empty() || peer.sender.is_empty()) continue;
+  for (const Incarnation& who : unanswered_) {
+    Peer& peer = peers_.at(who);
+    if (peer.up.empty()) continue;
     const LinkOfRail over = peer.up.front();
     for (const Notification& notification : peer.sender.due(now_ns_))
       rails_[over.rail]->send(over.link, notification);

@@ -4,64 +4,98 @@
 #include "base/try.h"
 #include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
 
-Result<Descriptor> connect_by(const Name& name, uint64_t end_ns) {
+Result<Name> look_up(const std::string& name, const std::string& url) {
+  BRAID_LET(store, open_store(url));
+  BRAID_LET(value, store->get(name));
+  if (value.empty())
+    return failure(Cause::kNoSegment, "no engine of this host or of the cluster has this name");
+  BRAID_LET(kept, parse_name(value));
+  if (kept.is_bare() || kept.incarnation == Incarnation{})
+    return failure(Cause::kNoSegment, "the store's record of it is no address of an engine");
+  return kept;
+}
+
+/// Asks one question in that version. An owner of an older braid closes the connection if it does
+/// not know the version: kNoSegment.
+Result<Answer> ask_in(uint16_t version, const Name& name, const Descriptor& socket,
+                      const fabric::Secret& secret, uint64_t end_ns) {
+  Question question;
+  question.nonce = fabric::random_number();
+  question.incarnation = name.incarnation;
+  question.version = version;
+  BRAID_LET(bytes, ask(socket, encode(question, secret), kFrameBytesMax, end_ns));
+  BRAID_LET(answer, decode_answer(bytes, secret));
+  if (answer.nonce != question.nonce)
+    return failure(Cause::kNoSegment, "the answer is to another question");
+  return answer;
+}
+
+Status check(const Answer& answer) {
+  if (answer.cause == Cause::kNoSegment)
+    return failure(answer.cause, "another engine listens there now",
+                   "Its process has ended or was restarted: use its new name");
+  const Description& description = answer.description;
+  const bool is_spoken =
+      description.version_oldest <= kVersion && description.version >= kVersionOldest;
+  if (answer.cause == Cause::kOtherVersion || !is_spoken)
+    return failure(Cause::kOtherVersion,
+                   "it speaks versions " + std::to_string(description.version_oldest) + " to " +
+                       std::to_string(description.version) + " of the protocol, and this one " +
+                       std::to_string(kVersionOldest) + " to " + std::to_string(kVersion),
+                   "Upgrade the older side");
+  return answer.cause == Cause::kNone ? Status() : failure(answer.cause);
+}
+
+/// The version to ask in after this answer. Owners that do not say which versions they know close
+/// the connection, and are asked in one version after the other.
+uint16_t next_version(uint16_t version, const Result<Answer>& answer) {
+  if (!answer.ok()) return cause_of(answer.status()) == Cause::kNoSegment ? version - 1 : 0;
+  const uint16_t theirs = answer.value().description.version;
+  return answer.value().cause == Cause::kOtherVersion && theirs < version ? theirs : 0;
+}
+
+}  // namespace
+
+Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns) {
   if (!name.is_bare()) return connect_to(name.at, end_ns);
   BRAID_LET(folder, socket_folder());
   return connect_to_path(folder + "/" + name.text, end_ns);
 }
 
-Result<Name> look_up(const std::string& name, const std::string& url) {
-  BRAID_LET(store, open_store(url));
-  BRAID_LET(value, store->get(name));
-  if (value.empty()) return Status::error("no engine of this host or of the cluster has this name");
-  BRAID_LET(kept, parse_name(value));
-  if (kept.is_bare() || kept.incarnation == Incarnation{})
-    return Status::error("the store's record of it is no address of an engine");
-  return kept;
+Result<Name> find_engine(const Name& name, const std::string& store) {
+  if (!name.is_bare() || store.empty()) return name;
+  BRAID_LET(folder, socket_folder());
+  const Result<bool> is_here = is_listened_at(folder + "/" + name.text);
+  if (!is_here.ok() || is_here.value()) return name;
+  return look_up(name.text, store);
 }
-
-}  // namespace
 
 Result<Description> resolve(const Name& name, const std::string& store,
                             const fabric::Secret& secret, uint64_t end_ns) {
   const auto because = [&](const Status& status) {
-    return Status::error("segment '" + name.text + "': " + status.message());
+    return failure(cause_of(status), "segment '" + name.text + "': " + status.message());
   };
-  Result<Descriptor> socket = connect_by(name, end_ns);
-  if (!socket.ok() && name.is_bare() && !store.empty()) {
-    const Result<Name> kept = look_up(name.text, store);
-    return kept.ok() ? resolve(kept.value(), {}, secret, end_ns) : because(kept.status());
-  }
+  const Result<Name> found = find_engine(name, store);
+  if (!found.ok()) return because(found.status());
+  const Name& at = found.value();
+  Result<Descriptor> socket = connect_to_engine(at, end_ns);
   if (!socket.ok()) return because(socket.status());
-  Question question;
-  question.nonce = fabric::random_number();
-  question.incarnation = name.incarnation;
-  auto bytes = ask(socket.value(), encode(question, secret), kFrameBytesMax, end_ns);
-  // An owner of an older version closes the connection.
-  while (!bytes.ok() && question.version > kVersionOldest && monotonic_ns() < end_ns) {
-    --question.version;
-    socket = connect_by(name, end_ns);
+  uint16_t version = kVersion;
+  Result<Answer> answer = ask_in(version, at, socket.value(), secret, end_ns);
+  for (version = next_version(version, answer);
+       version >= kVersionOldest && monotonic_ns() < end_ns;
+       version = next_version(version, answer)) {
+    socket = connect_to_engine(at, end_ns);
     if (!socket.ok()) return because(socket.status());
-    bytes = ask(socket.value(), encode(question, secret), kFrameBytesMax, end_ns);
+    answer = ask_in(version, at, socket.value(), secret, end_ns);
   }
-  if (!bytes.ok()) return because(bytes.status());
-  Result<Answer> answer = decode_answer(bytes.value(), secret);
   if (!answer.ok()) return because(answer.status());
-  if (answer.value().nonce != question.nonce)
-    return because(Status::error("the answer is to another question"));
-  if (answer.value().cause != Cause::kNone)
-    return because(Status::error("another engine listens there now",
-                                 "Its process has ended or was restarted: use its new name"));
-  const Description& description = answer.value().description;
-  if (description.version_oldest > kVersion || description.version < kVersionOldest)
-    return because(
-        Status::error("it speaks versions " + std::to_string(description.version_oldest) + " to " +
-                      std::to_string(description.version) + " of the protocol, and this one " +
-                      std::to_string(kVersionOldest) + " to " + std::to_string(kVersion)));
+  if (const Status wrong = check(answer.value()); !wrong.ok()) return because(wrong);
   return std::move(answer).value().description;
 }
 

@@ -8,6 +8,7 @@
 #include "fabric/seal.h"
 #include "transfer/description.h"
 #include "transfer/directory/names.h"
+#include "transfer/directory/socket.h"
 
 namespace braid::transfer {
 
@@ -15,5 +16,9 @@ namespace braid::transfer {
 /// host has; empty: none.
 Result<Description> resolve(const Name& name, const std::string& store,
                             const fabric::Secret& secret, uint64_t end_ns);
+
+/// Where an engine of this name listens: the name itself, or the store's record of it.
+Result<Name> find_engine(const Name& name, const std::string& store);
+Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns);
 
 }  // namespace braid::transfer

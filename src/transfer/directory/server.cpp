@@ -10,15 +10,16 @@
 #include <utility>
 
 #include "base/try.h"
+#include "transfer/directory/live_report.h"
 
 namespace braid::transfer {
 
 Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort& at,
                                                                const std::string& name,
                                                                const fabric::Secret& secret,
-                                                               Describe describe) {
+                                                               Describe describe, Report report) {
   std::unique_ptr<DirectoryServer> server(
-      new DirectoryServer(secret, std::move(describe)));  // owner: server
+      new DirectoryServer(secret, std::move(describe), std::move(report)));  // owner: server
   server->at_ = at;
   BRAID_LET(tcp, listen_at(at, server->at_.port));
   server->tcp_ = std::move(tcp);
@@ -122,10 +123,23 @@ bool DirectoryServer::read_question(Connection& connection) {
     return false;
   }
   if (received.size() < size_bytes + kLengthBytes) return true;
-  const Result<Question> question = decode_question(Bytes(received).subspan(kLengthBytes), secret_);
+  const std::vector<std::byte> answer = answer_to(Bytes(received).subspan(kLengthBytes));
+  if (answer.empty()) return false;
+  connection.answer = frame(answer);
+  return write_answer(connection);
+}
+
+/// Empty: it is no question, and gets no answer.
+std::vector<std::byte> DirectoryServer::answer_to(Bytes asked) {
+  if (is_report_question(asked)) {
+    auto report = answer_report(asked, secret_, describe_().incarnation, report_);
+    ++(report.ok() ? statistics_.answered : statistics_.refused);
+    return report.ok() ? std::move(report).value() : refuse(asked, report.status(), secret_);
+  }
+  const Result<Question> question = decode_question(asked, secret_);
   if (!question.ok()) {
     ++statistics_.refused;
-    return false;
+    return refuse(asked, question.status(), secret_);
   }
   Answer answer;
   answer.nonce = question.value().nonce;
@@ -135,9 +149,8 @@ bool DirectoryServer::read_question(Connection& connection) {
     answer.cause = Cause::kNoSegment;
     answer.description = {};
   }
-  connection.answer = frame(encode(answer, secret_, question.value().version));
   ++statistics_.answered;
-  return write_answer(connection);
+  return encode(answer, secret_, question.value().version);
 }
 
 bool DirectoryServer::write_answer(Connection& connection) {

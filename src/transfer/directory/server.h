@@ -29,12 +29,13 @@ class DirectoryServer {
   static constexpr size_t kQuestionBytesMax = 256;
 
   using Describe = std::function<Description()>;
+  using Report = std::function<std::string()>;
 
-  /// An empty `name`: no Unix socket.
+  /// An empty `name`: no Unix socket. `report`: how the engine does, as JSON.
   static Result<std::unique_ptr<DirectoryServer>> open(const HostAndPort& at,
                                                        const std::string& name,
                                                        const fabric::Secret& secret,
-                                                       Describe describe);
+                                                       Describe describe, Report report);
   ~DirectoryServer();
 
   /// Where it listens; the port is the one that was taken.
@@ -53,17 +54,19 @@ class DirectoryServer {
     size_t sent_bytes = 0;
   };
 
-  DirectoryServer(const fabric::Secret& secret, Describe describe)
-      : secret_(secret), describe_(std::move(describe)) {}
+  DirectoryServer(const fabric::Secret& secret, Describe describe, Report report)
+      : secret_(secret), describe_(std::move(describe)), report_(std::move(report)) {}
   void watch(int descriptor, uint32_t events, bool is_new) const;
   void accept_from(const Descriptor& listener, uint64_t now_ns);
   void listen(bool is_open) const;
   bool advance(Connection& connection);
   bool read_question(Connection& connection);
+  std::vector<std::byte> answer_to(Bytes asked);
   bool write_answer(Connection& connection);
 
   fabric::Secret secret_;
   Describe describe_;
+  Report report_;
   HostAndPort at_;
   std::string path_;
   Descriptor events_;  // an epoll

@@ -13,17 +13,33 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/try.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
 
 constexpr int kBacklog = 128;
 
+Cause cause_of_errno() {
+  if (errno == ECONNREFUSED || errno == ENOENT) return Cause::kNoSegment;
+  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+    return Cause::kTooMuch;
+  return Cause::kPeerLost;
+}
+
 Status system_error(const std::string& what) {
-  return Status::error(what + ": " + std::strerror(errno));
+  const Cause cause = cause_of_errno();
+  return failure(cause, what + ": " + std::strerror(errno));
+}
+
+Result<Descriptor> new_socket(int family) {
+  Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return system_error("there is no socket");
+  return socket;
 }
 
 struct FreeAddresses {
@@ -38,11 +54,14 @@ Result<Addresses> look_up(const HostAndPort& at, bool is_passive) {
   addrinfo* list = nullptr;
   const int wrong = getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &list);
   if (wrong != 0)
-    return Status::error("the host '" + at.host + "' is not known: " + gai_strerror(wrong));
+    return failure(Cause::kNoSegment,
+                   "the host '" + at.host + "' is not known: " + gai_strerror(wrong));
   return Addresses(list);
 }
 
-Status late(const std::string& what) { return Status::error(what + " within the time limit"); }
+Status late(const std::string& what) {
+  return failure(Cause::kDeadline, what + " within the time limit");
+}
 
 Result<sockaddr_un> unix_address(const std::string& path) {
   sockaddr_un address{};
@@ -68,8 +87,8 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
   while (!bytes.empty()) {
     const ssize_t got = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got == 0)
-      return Status::error("the peer has closed the connection without an answer",
-                           "Its secret may be another one, or it speaks another protocol");
+      return failure(Cause::kNoSegment, "the peer has closed the connection without an answer",
+                     "It may be an older braid with another secret, or speak another protocol");
     if (got > 0) bytes = bytes.subspan(static_cast<size_t>(got));
     if (got > 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return system_error("the connection has broken");
@@ -83,7 +102,7 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
   BRAID_LET(addresses, look_up(at, true));
   const std::string where = at.host + ":" + std::to_string(at.port);
-  Descriptor socket(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  BRAID_LET(socket, new_socket(addresses->ai_family));
   const int yes = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
@@ -94,15 +113,16 @@ Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&taken), &size_bytes);
   port = ntohs(taken.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(taken).sin6_port
                                            : reinterpret_cast<const sockaddr_in&>(taken).sin_port);
-  return socket;
+  return std::move(socket);
 }
 
-bool is_listened_at(const std::string& path) {
-  const Result<sockaddr_un> address = unix_address(path);
-  if (!address.ok()) return false;
-  const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const auto* at = reinterpret_cast<const sockaddr*>(&address.value());
-  return connect(socket.get(), at, sizeof(sockaddr_un)) == 0 || errno == EAGAIN;
+Result<bool> is_listened_at(const std::string& path) {
+  BRAID_LET(address, unix_address(path));
+  BRAID_LET(socket, new_socket(AF_UNIX));
+  const auto* at = reinterpret_cast<const sockaddr*>(&address);
+  if (connect(socket.get(), at, sizeof address) == 0 || errno == EAGAIN) return true;
+  if (errno == ECONNREFUSED || errno == ENOENT) return false;
+  return system_error("nobody can see whether a process listens at " + path);
 }
 
 Result<Descriptor> listen_at_path(const std::string& path) {
@@ -112,21 +132,22 @@ Result<Descriptor> listen_at_path(const std::string& path) {
   const Descriptor alone(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   while (flock(alone.get(), LOCK_EX) != 0)
     if (errno != EINTR) return system_error("cannot lock the folder " + folder);
-  if (is_listened_at(path))
+  BRAID_LET(is_taken, is_listened_at(path));
+  if (is_taken)
     return Status::error("another process has the name of " + path, "Choose another name");
   unlink(path.c_str());
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  BRAID_LET(socket, new_socket(AF_UNIX));
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       listen(socket.get(), kBacklog) != 0)
     return system_error("cannot listen at " + path);
-  return socket;
+  return std::move(socket);
 }
 
 Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
   BRAID_LET(addresses, look_up(at, false));
   Status last = Status::error("no address");
   for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
-    Descriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    BRAID_LET(socket, new_socket(each->ai_family));
     const std::string what = "cannot connect to " + at.host + ":" + std::to_string(at.port);
     if (connect(socket.get(), each->ai_addr, each->ai_addrlen) != 0 && errno != EINPROGRESS) {
       last = system_error(what);
@@ -135,7 +156,7 @@ Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
     if (!wait_for(socket.get(), Awaited::kWriting, end_ns)) return late(what);
     socklen_t size_bytes = sizeof errno;
     getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &errno, &size_bytes);
-    if (errno == 0) return socket;
+    if (errno == 0) return std::move(socket);
     last = system_error(what);
   }
   return last;
@@ -145,13 +166,13 @@ Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
 Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns) {
   constexpr unsigned kPauseUs = 1000;
   BRAID_LET(address, unix_address(path));
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  BRAID_LET(socket, new_socket(AF_UNIX));
   while (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     if (errno != EAGAIN && errno != EINTR) return system_error("nobody listens at " + path);
     if (monotonic_ns() >= end_ns) return late("who listens at " + path + " has taken no question");
     usleep(kPauseUs);
   }
-  return socket;
+  return std::move(socket);
 }
 
 bool wait_for(int socket, Awaited what, uint64_t end_ns) {

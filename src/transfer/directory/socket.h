@@ -21,8 +21,9 @@ Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port);
 /// Replaces a socket that nobody listens at any more; a live one is an error. If several processes
 /// want a path at once, one of them gets it.
 Result<Descriptor> listen_at_path(const std::string& path);
-/// Whether a process listens there, even one with a full queue of connections. Does not block.
-bool is_listened_at(const std::string& path);
+/// Whether a process listens there, even one with a full queue of connections. Does not block. An
+/// error: it cannot be seen, because this process may open no more descriptors, for example.
+Result<bool> is_listened_at(const std::string& path);
 
 /// Blocks until `end_ns` of CLOCK_MONOTONIC at most. If `at` is a name and not an address, the C
 /// library looks it up, for as long as its resolver takes.

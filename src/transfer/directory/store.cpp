@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/try.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
@@ -32,7 +33,8 @@ Status store_failure(const HostAndPort& at, const std::string& why) {
   std::replace_if(
       reason.begin(), reason.end(), [](unsigned char letter) { return std::isprint(letter) == 0; },
       ' ');
-  return Status::error(
+  return failure(
+      Cause::kNoStore,
       "the store at " + at.host + ":" + std::to_string(at.port) + " does not answer: " + reason,
       "Name engines as braid://host:port meanwhile");
 }

@@ -18,22 +18,15 @@ static_assert(BRAID_TRANSFER_MAY_READ == kMayRead && BRAID_TRANSFER_MAY_WRITE ==
 static_assert(BRAID_TRANSFER_WRITE == static_cast<int>(Operation::kWrite));
 static_assert(BRAID_TRANSFER_URGENT == static_cast<int>(Urgency::kUrgent));
 static_assert(BRAID_TRANSFER_WAYS_FAILED == static_cast<int>(Cause::kPathFailed));
+static_assert(BRAID_TRANSFER_NO_STORE == static_cast<int>(Cause::kNoStore));
 static_assert(BRAID_TRANSFER_NO_WAY == static_cast<int>(Cause::kNoWay));
 static_assert(BRAID_TRANSFER_NOTIFICATION_BYTES == kNotificationBytesMax);
 
 namespace {
 
 thread_local std::string last_error;
+thread_local Cause last_cause = Cause::kNone;
 std::atomic<int> forks = 0;
-
-bool is_list(const char* const* texts, size_t count) {
-  return count == 0 ||
-         (texts != nullptr && std::find(texts, texts + count, nullptr) == texts + count);
-}
-
-std::vector<std::string> list_of(const char* const* texts, size_t count) {
-  return {texts, texts + count};
-}
 
 std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
@@ -44,14 +37,24 @@ void close_now(std::unique_ptr<braid_transfer> transfer) { transfer->service.res
 
 namespace braid::transfer::abi {
 
+bool is_list(const char* const* texts, size_t count) {
+  return count == 0 ||
+         (texts != nullptr && std::find(texts, texts + count, nullptr) == texts + count);
+}
+
+std::vector<std::string> list_of(const char* const* texts, size_t count) {
+  return {texts, texts + count};
+}
+
 int forks_so_far() {
   static const bool is_watched =
       pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;  // in the child
   return is_watched ? forks.load() : 0;
 }
 
-braid_status report(braid_status code, std::string message) {
+braid_status report(braid_status code, std::string message, Cause cause) {
   last_error = std::move(message);
+  last_cause = cause;
   return code;
 }
 
@@ -136,10 +139,11 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
       [&](Service& service) {
         if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
         const auto peers = static_cast<Rights>(rights);
+        const int node = service.numa_node();
         const bool is_shared = service.shares() && Sharing::can_share(peers);
-        auto made = is_shared
-                        ? braid::allocate_shared(size_bytes, shared_kind((peers & kMayWrite) != 0))
-                        : braid::allocate_privately(size_bytes);
+        auto made = is_shared ? braid::allocate_shared(size_bytes,
+                                                       shared_kind((peers & kMayWrite) != 0, node))
+                              : braid::allocate_privately(size_bytes, node);
         if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
         braid::Allocation& allocation = made.value();
         *memory = allocation.pages.memory();
@@ -180,3 +184,7 @@ braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t
 }
 
 const char* braid_transfer_last_error() { return last_error.c_str(); }
+
+int braid_transfer_last_cause() {
+  return last_cause == Cause::kNone ? BRAID_TRANSFER_NO_CAUSE : static_cast<int>(last_cause);
+}

@@ -13,6 +13,7 @@
 
 #include "braid/transfer_abi.h"
 #include "host/allocation.h"
+#include "transfer/failure.h"
 #include "transfer/library/service.h"
 
 namespace braid::transfer::abi {
@@ -32,11 +33,12 @@ struct braid_transfer {
 
 namespace braid::transfer::abi {
 
-/// Sets the message of braid_transfer_last_error in this thread, and returns `code`.
-braid_status report(braid_status code, std::string message);
+/// Sets what braid_transfer_last_error and braid_transfer_last_cause return in this thread, and
+/// returns `code`. kNone: the error has none of the causes.
+braid_status report(braid_status code, std::string message, Cause cause = Cause::kNone);
 
 inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
-  return status.ok() ? BRAID_OK : report(code, status.message());
+  return status.ok() ? BRAID_OK : report(code, status.message(), cause_of(status));
 }
 
 template <typename T>
@@ -45,6 +47,10 @@ braid_status hand_out(const Result<T>& result, T* value, braid_status code = BRA
   *value = result.value();
   return BRAID_OK;
 }
+
+/// Whether none of the texts is null.
+bool is_list(const char* const* texts, size_t count);
+std::vector<std::string> list_of(const char* const* texts, size_t count);
 
 /// An error: the operation or the urgency is invalid.
 Status check_request(const braid_transfer_request& given);

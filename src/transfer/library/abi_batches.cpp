@@ -241,5 +241,6 @@ braid_status braid_transfer_next_notification(braid_transfer* transfer, uint64_t
 }
 
 const char* braid_transfer_cause_name(int cause) {
-  return cause == BRAID_TRANSFER_PENDING ? "pending" : cause_name(static_cast<Cause>(cause));
+  if (cause == BRAID_TRANSFER_PENDING) return "pending";
+  return cause == BRAID_TRANSFER_NO_CAUSE ? "no cause" : cause_name(static_cast<Cause>(cause));
 }

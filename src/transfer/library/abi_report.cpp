@@ -1,6 +1,7 @@
 // The C interface: reports of what an engine does, and why.
 #include "transfer/library/abi.h"
 #include "transfer/library/report.h"
+#include "transfer/nic_matrix.h"
 
 using namespace braid::transfer;
 using namespace braid::transfer::abi;
@@ -38,7 +39,13 @@ braid_status braid_transfer_explain_request(braid_transfer* transfer,
         const Request asked = request_of(*request);
         const auto ways = service.with([&](Engine& engine) { return engine.explain(asked); });
         if (!ways.ok()) return report(ways.status());
-        return hand_out(write_explanation(format, ways.value(), asked.size_bytes), buffer,
+        std::vector<RefusedMemory> refused =
+            service.with([](Engine& engine) { return engine.refused_memory(); });
+        const auto local = reinterpret_cast<uint64_t>(asked.local);
+        std::erase_if(refused, [&](const RefusedMemory& each) {
+          return local < each.address || local - each.address >= each.size_bytes;
+        });
+        return hand_out(write_explanation(format, ways.value(), asked.size_bytes, refused), buffer,
                         buffer_bytes, needed_bytes);
       },
       request);
@@ -59,6 +66,16 @@ braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment, 
     return hand_out(write_explanation(format, ways, size_bytes), buffer, buffer_bytes,
                     needed_bytes);
   });
+}
+
+braid_status braid_transfer_topology(const char* const* devices, size_t device_count, char* buffer,
+                                     size_t buffer_bytes, size_t* needed_bytes) try {
+  if (!is_list(devices, device_count))
+    return report(BRAID_ERROR_ARGUMENT, "devices are null, or one of them is");
+  return hand_out(host_matrix(braid::topology::Machine(), list_of(devices, device_count)), buffer,
+                  buffer_bytes, needed_bytes);
+} catch (const std::exception& unexpected) {
+  return report(BRAID_ERROR_MEMORY, unexpected.what());
 }
 
 braid_status braid_transfer_report(braid_transfer* transfer, int form, char* buffer,

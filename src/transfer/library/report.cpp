@@ -60,6 +60,9 @@ const std::vector<Count>& counts() {
       {"mappings_refused", "braid_transfer_mappings_refused_total", "counter",
        "Buffers that processes of this host have handed out, and that were not mapped.",
        [](const R& r) { return r.counts.mappings_refused; }},
+      {"registrations_refused", "braid_transfer_registrations_refused", "gauge",
+       "Rails that could not register a buffer, for each buffer.",
+       [](const R& r) { return r.refused.size(); }},
   };
   return table;
 }
@@ -101,6 +104,24 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+Json json_of(const std::vector<RefusedMemory>& refused) {
+  Json all = Json::array();
+  for (const RefusedMemory& each : refused)
+    all.push_back({{"rail", each.rail},
+                   {"address", each.address},
+                   {"size_bytes", each.size_bytes},
+                   {"why", each.why}});
+  return all;
+}
+
+std::string text_of(const std::vector<RefusedMemory>& refused) {
+  std::string text;
+  for (const RefusedMemory& each : refused)
+    text += "  " + each.rail + " could not register " + std::to_string(each.size_bytes) +
+            " bytes: " + each.why + "\n";
+  return text;
+}
+
 std::string write_json(const TransferReport& report) {
   Json json{{"name", report.name}, {"monotonic_ns", report.time_ns}};
   for (const Count& count : counts()) json[count.key] = count.value(report);
@@ -116,6 +137,16 @@ std::string write_json(const TransferReport& report) {
     for (const Column& column : kColumns) way[column.key] = path.view.*column.value;
     json["ways"].push_back(way);
   }
+  json["refused"] = json_of(report.refused);
+  json["links"] = Json::array();
+  for (const LinkUse& link : report.rail_links)
+    json["links"].push_back({{"rail", link.rail},
+                             {"peer", to_hex(link.counts.who)},
+                             {"is_up", link.counts.is_up},
+                             {"read_bytes", link.counts.read_bytes},
+                             {"written_bytes", link.counts.written_bytes},
+                             {"served_bytes", link.counts.served_bytes},
+                             {"failures", link.counts.failures}});
   return dump(Json{{"braid_transfer", json}});
 }
 
@@ -124,7 +155,7 @@ std::string write_text(const TransferReport& report) {
   for (const Count& count : counts())
     if (const uint64_t value = count.value(report); value != 0)
       text += std::string(" ") + count.key + " " + std::to_string(value);
-  text += "\n";
+  text += "\n" + text_of(report.refused);
   if (report.paths.empty()) return text + "  no ways to anybody yet\n";
   text += "  " + padded("peer", 10) + padded("way", 44) + padded("state", 10) + padded("GB/s", 9) +
           padded("base us", 9) + padded("MB", 10) + "reissued\n";
@@ -176,7 +207,9 @@ TransferReport report_of(const Engine& engine, const std::string& name) {
           engine.fabric_statistics(),
           engine.buffers().size(),
           engine.mapped_count(),
-          engine.paths()};
+          engine.paths(),
+          engine.refused_memory(),
+          engine.links()};
 }
 
 std::string write_report(StatsFormat format, const TransferReport& report) {
@@ -196,8 +229,8 @@ std::string write_report(StatsFormat format, const TransferReport& report) {
 }
 
 std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
-                              uint64_t size_bytes) {
-  Json json{{"size_bytes", size_bytes}, {"ways", Json::array()}};
+                              uint64_t size_bytes, const std::vector<RefusedMemory>& refused) {
+  Json json{{"size_bytes", size_bytes}, {"ways", Json::array()}, {"refused", json_of(refused)}};
   std::string text = "a request of " + std::to_string(size_bytes) + " bytes:\n";
   for (const WayExplanation& each : ways) {
     const WayExplained& way = each.way;
@@ -230,7 +263,7 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
           (&hop == each.hops.data() ? " " : "; ") + hop.text + " (" + number(hop.us, 1) + " us)";
     text += "\n";
   }
-  return format == StatsFormat::kJson ? dump(json) : text;
+  return format == StatsFormat::kJson ? dump(json) : text + text_of(refused);
 }
 
 }  // namespace braid::transfer

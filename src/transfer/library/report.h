@@ -18,6 +18,8 @@ struct TransferReport {
   uint64_t buffers = 0;
   uint64_t mappings = 0;
   std::vector<PathStatistics> paths;
+  std::vector<RefusedMemory> refused;
+  std::vector<LinkUse> rail_links;
 };
 
 TransferReport report_of(const Engine& engine, const std::string& name);
@@ -25,8 +27,8 @@ TransferReport report_of(const Engine& engine, const std::string& name);
 /// Returns whole lines. kNone: nothing.
 std::string write_report(StatsFormat format, const TransferReport& report);
 
-/// As text or JSON.
+/// As text or JSON. `refused`: the rails that refused the local memory.
 std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
-                              uint64_t size_bytes);
+                              uint64_t size_bytes, const std::vector<RefusedMemory>& refused = {});
 
 }  // namespace braid::transfer

@@ -16,7 +16,9 @@
 #include "fabric/library/placement.h"
 #include "fabric/thread.h"
 #include "transfer/directory/resolve.h"
+#include "transfer/failure.h"
 #include "transfer/library/multipath_copies.h"
+#include "transfer/library/report.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -81,8 +83,13 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
     at = listen;
   }
   Engine& described = *engine;
-  BRAID_LET(directory, DirectoryServer::open(at, options.name, opened.secret,
-                                             [&described] { return described.describe(); }));
+  BRAID_LET(directory,
+            DirectoryServer::open(
+                at, options.name, opened.secret, [&described] { return described.describe(); },
+                [&described] {
+                  return write_report(StatsFormat::kJson,
+                                      report_of(described, to_hex(described.incarnation())));
+                }));
   std::unique_ptr<SharingServer> sharing;
   if (described.sharing() != nullptr) {
     auto server = SharingServer::open(described.incarnation(), opened.secret, *described.sharing());
@@ -92,6 +99,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                std::move(directory),
                                                std::move(sharing)));  // owner: service
   service->origin_ = wanted.origin;
+  service->numa_node_ = options.is_pinned ? opened.choice.numa_node : -1;
   const char* variable = std::getenv(kStoreVariable);
   service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
   if (!options.name.empty() && !service->store_.empty())
@@ -163,10 +171,12 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   const bool has_descriptors = Descriptor(dup(events_.get())).get() >= 0;
   with([&](Engine& engine) { (void)engine.close_segment(segment); });
   if (!has_descriptors)
-    return Status::error("segment '" + text + "': this process may open no more descriptors",
-                         "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
-  return Status::error("segment '" + text + "': no rail of it has answered within the time limit",
-                       "`braid segments " + text + "` shows its rails");
+    return failure(Cause::kTooMuch,
+                   "segment '" + text + "': this process may open no more descriptors",
+                   "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
+  return failure(Cause::kDeadline,
+                 "segment '" + text + "': no rail of it has answered within the time limit",
+                 "`braid segments " + text + "` shows its rails");
 }
 
 Result<uint64_t> Service::open_file(uint64_t segment, const std::string& path, Rights wanted,
@@ -180,9 +190,10 @@ Result<uint64_t> Service::open_file(uint64_t segment, const std::string& path, R
   });
   if (!opened) with([&](Engine& engine) { engine.forget_file(token); });
   if (!opened)
-    return Status::error("file '" + path + "': the owner has not answered within the time limit");
+    return failure(Cause::kDeadline,
+                   "file '" + path + "': the owner has not answered within the time limit");
   if (opened->cause != Cause::kNone)
-    return Status::error("file '" + path + "': " + cause_name(opened->cause));
+    return failure(opened->cause, "file '" + path + "': " + cause_name(opened->cause));
   return with([&](Engine& engine) { return engine.add_file(segment, *opened); });
 }
 

@@ -44,6 +44,9 @@ class Service {
   /// Whether processes of this host can map memory that was allocated here, and it maps theirs.
   bool shares() const { return sharing_ != nullptr; }
 
+  /// The NUMA node of most rails, by the kernel's number; -1: none, or it is not to be pinned.
+  int numa_node() const { return numa_node_; }
+
   /// Blocks until a way to the peer works, or the limit.
   Result<uint64_t> open_segment(const std::string& name, uint64_t limit_us);
   /// Blocks until the segment's owner has opened the file, or the limit.
@@ -101,6 +104,7 @@ class Service {
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
   std::unique_ptr<SharingServer> sharing_;      // under the mutex; null: it shares nothing
   fabric::Origin origin_;
+  int numa_node_ = -1;
   uint64_t look_at_directory_ns_ = 0;
   std::vector<int> descriptors_;
   fabric::Sleep sleep_;

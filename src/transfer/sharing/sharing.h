@@ -20,8 +20,9 @@
 namespace braid::transfer {
 
 inline constexpr size_t kSharedMax = 256;  // each takes a file descriptor of the owner
-inline SharedPagesKind shared_kind(bool may_peers_write) {
-  return {.name = "braid-transfer", .may_peers_write = may_peers_write};
+/// `node`: see MappedPages::prefer_node.
+inline SharedPagesKind shared_kind(bool may_peers_write, int node = -1) {
+  return {.name = "braid-transfer", .may_peers_write = may_peers_write, .node = node};
 }
 
 /// The board lies in memory of the owner. Numbers of buffers are never used twice.

@@ -1,0 +1,266 @@
+// Questions to engines by name: each that cannot be answered has a cause of its own, and strangers
+// hold nobody up.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/clock.h"
+#include "transfer/directory/live_report.h"
+#include "transfer/directory/resolve.h"
+#include "transfer/directory/server.h"
+#include "transfer/failure.h"
+#include "transfer/some_answer.h"
+
+namespace braid::transfer {
+namespace {
+
+/// An owner of version 1 closes the connection of whoever asks in a newer one.
+TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
+  const fabric::Secret none;
+  uint16_t port = 0;
+  const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  std::thread owner([&] {
+    for (int asked = 0; asked < 2; ++asked) {
+      pollfd awaited{listener.get(), POLLIN, 0};
+      ASSERT_EQ(poll(&awaited, 1, 20'000), 1);
+      const Descriptor socket(accept(listener.get(), nullptr, nullptr));
+      std::vector<std::byte> received(256);
+      const ssize_t got = recv(socket.get(), received.data(), received.size(), 0);
+      ASSERT_GT(got, 4);
+      const auto question =
+          decode_question(Bytes(received).first(static_cast<size_t>(got)).subspan(4), none);
+      ASSERT_TRUE(question.ok());
+      EXPECT_EQ(question.value().version, asked == 0 ? kVersion : 1);
+      if (question.value().version > 1) continue;
+      Answer answer = some_answer();
+      answer.nonce = question.value().nonce;
+      answer.description.version = 1;
+      const auto bytes = frame(encode(answer, none, 1));
+      EXPECT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(bytes.size()));
+    }
+  });
+  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
+  name.incarnation = {};
+  const auto found = resolve(name, "", none, end_ns);
+  owner.join();
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found.value().name, "prefill-0");
+}
+
+std::string some_report() { return "{\"some\": \"report\"}"; }
+
+/// A question in that version, to an owner of this braid.
+Result<Answer> answer_to(uint16_t version, const fabric::Secret& asker,
+                         const fabric::Secret& owner) {
+  auto server =
+      DirectoryServer::open(
+          {"127.0.0.1", 0}, "", owner, [] { return some_answer().description; }, some_report)
+          .value();
+  std::atomic<bool> is_over = false;
+  std::thread thread([&] {
+    while (!is_over) server->step(monotonic_ns());
+  });
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  Question question;
+  question.nonce = 99;
+  question.version = version;
+  const auto bytes = ask(connect_to(server->at(), end_ns).value(), encode(question, asker),
+                         kFrameBytesMax, end_ns);
+  is_over = true;
+  thread.join();
+  if (!bytes.ok()) return bytes.status();
+  return decode_answer(bytes.value(), asker);
+}
+
+TEST(TransferDirectory, AVersionThatItDoesNotKnowIsToldWhichItKnows) {
+  for (const uint16_t version : {uint16_t{0}, uint16_t{kVersion + 1}, uint16_t{kVersion + 7}}) {
+    const auto answer = answer_to(version, {}, {});
+    ASSERT_TRUE(answer.ok()) << version << ": " << answer.status().message();
+    EXPECT_EQ(answer.value().cause, Cause::kOtherVersion);
+    EXPECT_EQ(answer.value().nonce, 99u) << "a recorded refusal is of no use";
+    EXPECT_EQ(answer.value().description.version_oldest, kVersionOldest);
+    EXPECT_EQ(answer.value().description.version, kVersion);
+    EXPECT_TRUE(answer.value().description.rails.empty());
+  }
+}
+
+TEST(TransferDirectory, WhoHasAnotherSecretLearnsThatAndNoMore) {
+  const auto secret = [](int value) {
+    return fabric::Secret::of(std::vector<std::byte>(32, static_cast<std::byte>(value))).value();
+  };
+  for (const fabric::Secret& asker : {fabric::Secret(), secret(4)}) {
+    const auto answer = answer_to(kVersion, asker, secret(5));
+    ASSERT_FALSE(answer.ok());
+    EXPECT_EQ(cause_of(answer.status()), Cause::kOtherSecret) << answer.status().message();
+  }
+}
+
+/// The owner answers in a version that is not known here, as a later braid would.
+TEST(TransferDirectory, AnOwnerWhoseVersionsAreAllNewerIsACauseOfItsOwn) {
+  const fabric::Secret none;
+  uint16_t port = 0;
+  const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
+  std::thread owner([&] {
+    pollfd awaited{listener.get(), POLLIN, 0};
+    ASSERT_EQ(poll(&awaited, 1, 20'000), 1);
+    const Descriptor socket(accept(listener.get(), nullptr, nullptr));
+    std::vector<std::byte> received(256);
+    ASSERT_GT(recv(socket.get(), received.data(), received.size(), 0), 4);
+    const auto bytes = frame(encode(some_answer(), none, kVersion + 1));
+    EXPECT_GT(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  });
+  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
+  name.incarnation = {};
+  const auto found = resolve(name, "", none, monotonic_ns() + 20'000'000'000);
+  owner.join();
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(cause_of(found.status()), Cause::kOtherVersion) << found.status().message();
+}
+
+/// `braid rails` asks for it.
+TEST(TransferDirectory, ARunningEngineSaysHowItDoesToWhoHasTheSecret) {
+  const auto secret = [](int value) {
+    return fabric::Secret::of(std::vector<std::byte>(32, static_cast<std::byte>(value))).value();
+  };
+  auto server =
+      DirectoryServer::open(
+          {"127.0.0.1", 0}, "", secret(1), [] { return some_answer().description; }, some_report)
+          .value();
+  std::atomic<bool> is_over = false;
+  std::thread thread([&] {
+    while (!is_over) server->step(monotonic_ns());
+  });
+  Name name = parse_name(write_name(server->at(), some_answer().description.incarnation)).value();
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  const auto report = ask_for_report(name, "", secret(1), end_ns);
+  const auto stranger = ask_for_report(name, "", secret(2), end_ns);
+  name.incarnation = {7, 7};
+  const auto other = ask_for_report(name, "", secret(1), end_ns);
+  is_over = true;
+  thread.join();
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report.value(), some_report());
+  EXPECT_EQ(cause_of(stranger.status()), Cause::kOtherSecret) << stranger.status().message();
+  EXPECT_EQ(cause_of(other.status()), Cause::kNoSegment) << other.status().message();
+}
+
+TEST(TransferDirectory, AnOwnerThatSaysNothingIsADeadline) {
+  uint16_t port = 0;
+  const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
+  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
+  name.incarnation = {};
+  const auto found = resolve(name, "", {}, monotonic_ns() + 50'000'000);
+  EXPECT_EQ(cause_of(found.status()), Cause::kDeadline) << found.status().message();
+}
+
+std::string some_path() { return testing::TempDir() + "/braid-path-" + std::to_string(getpid()); }
+
+TEST(TransferDirectory, OfManyThatWantANameOneHasIt) {
+  const std::string path = some_path();
+  for (int turn = 0; turn < 200; ++turn) {
+    { const auto left = listen_at_path(path); }  // by a process that has ended
+    std::atomic<int> ready = 0, have = 0, done = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (++ready; ready < 4;) std::this_thread::yield();
+        const auto listener = listen_at_path(path);
+        have += listener.ok();
+        for (++done; done < 4;) std::this_thread::yield();
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(have, 1) << turn;
+  }
+  unlink(path.c_str());
+}
+
+/// A process that may open no more descriptors cannot see whether somebody listens.
+TEST(TransferDirectory, ALiveSocketIsKeptByAProcessWithoutDescriptors) {
+  const std::string path = some_path();
+  const Descriptor live = listen_at_path(path).value();
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(live.get());  // the lowest number that is free
+  close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next) + 1;  // for the folder, and none for a socket
+  setrlimit(RLIMIT_NOFILE, &few);
+  const auto taken = listen_at_path(path);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(taken.ok());
+  EXPECT_EQ(cause_of(taken.status()), Cause::kTooMuch) << taken.status().message();
+  EXPECT_TRUE(connect_to_path(path, monotonic_ns() + 1'000'000'000).ok()) << "it is gone";
+  unlink(path.c_str());
+}
+
+TEST(TransferDirectory, OneThatTakesNoQuestionIsWaitedForUntilTheLimit) {
+  const std::string path = some_path();
+  const Descriptor listener = listen_at_path(path).value();
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  // It is tried once, however late it is then.
+  const auto connect_by = [&](uint64_t limit_ns) {
+    return connect_to_path(path, monotonic_ns() + limit_ns);
+  };
+  std::vector<Descriptor> before;
+  auto next = connect_by(50'000'000);
+  for (; next.ok() && before.size() < 10; next = connect_by(50'000'000))
+    before.push_back(std::move(next).value());
+  EXPECT_FALSE(next.ok()) << "its queue has an end";
+  EXPECT_TRUE(is_listened_at(path).value()) << "it is only behind";
+  const Descriptor taken(accept(listener.get(), nullptr, nullptr));
+  EXPECT_TRUE(connect_by(0).ok());
+  unlink(path.c_str());
+}
+
+TEST(TransferDirectory, StrangersHoldNobodyUp) {
+  const fabric::Secret none;
+  auto server =
+      DirectoryServer::open(
+          {"127.0.0.1", 0}, "", none, [] { return some_answer().description; }, some_report)
+          .value();
+  const HostAndPort at = server->at();
+  std::atomic<bool> is_over = false;
+  std::atomic<uint64_t> skip_ns = 0;
+  std::thread thread([&] {
+    while (!is_over) server->step(monotonic_ns() + skip_ns);
+  });
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  const auto say = [&](const std::vector<std::byte>& bytes) {
+    Descriptor socket = connect_to(at, end_ns).value();
+    (void)send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return socket;
+  };
+  std::vector<Descriptor> strangers;
+  strangers.push_back(say({}));                                          // says nothing
+  strangers.push_back(say({std::byte{10}}));                             // half a length
+  strangers.push_back(say(std::vector<std::byte>(4, std::byte{0xff})));  // 4 GiB
+  strangers.push_back(say(frame(std::vector<std::byte>(100))));          // no question
+  strangers.push_back(say(frame(std::vector<std::byte>(1000))));         // too long
+  Name name = parse_name(write_name(at, {})).value();
+  name.incarnation = {};
+  const auto answer = resolve(name, "", none, end_ns);
+  EXPECT_TRUE(answer.ok()) << answer.status().message();
+  name.incarnation = {9, 9};
+  EXPECT_FALSE(resolve(name, "", none, end_ns).ok());
+  skip_ns = DirectoryServer::kHalfOpenNs;  // those who say nothing are shown out
+  for (const Descriptor& stranger : strangers) {
+    pollfd awaited{stranger.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&awaited, 1, 10'000), 1);
+    std::byte byte;
+    EXPECT_LE(recv(stranger.get(), &byte, 1, 0), 0);
+  }
+  is_over = true;
+  thread.join();
+  EXPECT_EQ(server->statistics().answered, 2u);
+  EXPECT_EQ(server->statistics().refused, 5u);
+}
+
+}  // namespace
+}  // namespace braid::transfer
