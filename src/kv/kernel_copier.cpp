@@ -24,10 +24,10 @@ using multipath::Verdict;
 
 namespace {
 
-// So many entries of the driver's batch cost the caller what a kernel costs
-// (docs/measurements/2026-11-23-2xH200-calls.md).
+// So many entries of the driver's batch (docs/measurements/2026-11-24-kv-plan.md) cost the caller
+// about what a kernel's launch does (2026-11-23-2xH200-calls.md).
 constexpr size_t kFewestCopies = 16;
-// Of larger ones the driver's batches reach the link's bandwidth too.
+// Batches of larger ones reach about the link's bandwidth by the driver (the same record).
 constexpr uint64_t kLargestCopyBytes = 512 << 10;
 
 uint64_t bytes_of(std::span<const library::Copy> copies) {

@@ -100,6 +100,8 @@ class PythonTest(unittest.TestCase):
         model = WordsModel(self.driver, 2)
         with self.assertRaisesRegex(kv.Error, "host_slots"):
             kv.Rotation(model.segments, 2, 0, [kv.Rank(model.context, model.base, model.stream)])
+        with self.assertRaisesRegex(kv.Error, "mover is 7"):
+            kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)], mover=7)
         with kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)]) as cache:
             cache.begin_step()
             blocks = [cache.create(), cache.create()]
