@@ -18,10 +18,6 @@
 
 namespace braid::kv {
 
-/// Whether a kernel carries such a batch. Large copies reach more bandwidth by copy engines, and a
-/// few cost the caller little.
-bool is_for_kernel(std::span<const library::Copy> copies);
-
 class KernelCopier final : public Copier {
  public:
   /// Loads the kernels into each context, and registers the tables there: call it while the
