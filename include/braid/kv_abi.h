@@ -102,8 +102,8 @@ typedef struct braid_kv_rank {
 
 /* What moves the blocks over a GPU's own link, if no engine moves them over every link. */
 typedef enum braid_kv_mover {
-  BRAID_KV_BY_DRIVER = 0, /* the driver's batches: copy engines alone. The call costs some tenths of
-                             a microsecond a block */
+  BRAID_KV_BY_DRIVER = 0, /* the driver's batches: copy engines alone. The call costs about a
+                             microsecond a block */
   BRAID_KV_BY_KERNEL = 1  /* one kernel a batch. The call costs a small part of that, and the copy
                              takes a few of the GPU's multiprocessors. The driver still carries
                              batches of few or large segments */

@@ -8,10 +8,8 @@
 #include "cuda/registered_memory.h"
 #include "cuda/scoped_context.h"
 #include "cuda/shared_memory.h"
+#include "multipath/batch_lists.h"
 #include "multipath/kernel_mover.h"
-#include "multipath/list_ring.h"
-#include "multipath/slice_lists.h"
-#include "multipath/slice_size.h"
 
 namespace braid::kv {
 
@@ -24,8 +22,8 @@ using multipath::Verdict;
 
 namespace {
 
-// So many entries of the driver's batch cost the caller what a kernel costs
-// (docs/measurements/2026-11-24-kv-plan.md).
+// So many entries of the driver's batch (docs/measurements/2026-11-24-kv-plan.md) cost the caller
+// about what a kernel's launch does (2026-11-23-2xH200-calls.md).
 constexpr size_t kFewestCopies = 16;
 // Batches of larger ones reach about the link's bandwidth by the driver (the same record).
 constexpr uint64_t kLargestCopyBytes = 512 << 10;
@@ -36,12 +34,12 @@ uint64_t bytes_of(std::span<const library::Copy> copies) {
   return size_bytes;
 }
 
-}  // namespace
-
-bool is_for_kernel(std::span<const library::Copy> copies) {
-  return copies.size() >= kFewestCopies && bytes_of(copies) / copies.size() <= kLargestCopyBytes;
+// Large copies reach more bandwidth by copy engines, and a few cost the caller little.
+bool is_for_kernel(size_t count, uint64_t size_bytes) {
+  return count >= kFewestCopies && size_bytes / count <= kLargestCopyBytes;
 }
 
+}  // namespace
 // The kernels in one context, and what their transfers need: as multipath::Target has it, without
 // relays.
 class KernelCopier::Link {
@@ -60,7 +58,8 @@ class KernelCopier::Link {
   CUcontext context() const { return context_; }
 
   /// kAccelerated, or why nothing was enqueued; kFailed, and `error`: some of it may be.
-  Verdict copy(std::span<const library::Copy> copies, CUstream stream, CUresult& error);
+  Verdict copy(std::span<const library::Copy> copies, uint64_t size_bytes, CUstream stream,
+               CUresult& error);
 
  private:
   Link(const cuda::Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
@@ -159,23 +158,14 @@ TransferState* KernelCopier::Link::acquire(CUstream stream) {
 
 // False if earlier batches still hold the room for its lists.
 bool KernelCopier::Link::slice(const Batch& batch, TransferState& state) {
-  state.bytes = {.size_bytes = multipath::size_of(batch)};
-  multipath::SlicedBytes& bytes = state.bytes;
-  bytes.slice_bytes = multipath::batch_slice_bytes_for(bytes.size_bytes, 0);
-  const size_t bound =
-      multipath::slice_list_bound(batch.segments().size(), bytes.size_bytes, bytes.slice_bytes);
-  const std::span<cuda::SliceList> room = lists_->reserve(bound);
+  const std::span<cuda::SliceList> room = multipath::take_lists(*lists_, batch, 0, state);
   if (room.empty()) return false;
-  lists_->commit(room.size(), state);
-  const multipath::SliceLists filled = multipath::fill_slice_lists(batch, bytes.slice_bytes, room);
-  bytes.lists = reinterpret_cast<uint64_t>(room.data());
-  bytes.slice_count = filled.count;
-  bytes.aligned_alike = filled.aligned_alike;
+  multipath::write_lists(batch, room, state.bytes);
   return true;
 }
 
-Verdict KernelCopier::Link::copy(std::span<const library::Copy> copies, CUstream stream,
-                                 CUresult& error) {
+Verdict KernelCopier::Link::copy(std::span<const library::Copy> copies, uint64_t size_bytes,
+                                 CUstream stream, CUresult& error) {
   const bool to_device = is_on_gpu(copies.front().destination);
   list_segments(copies, to_device);
   const Batch batch(
@@ -183,6 +173,7 @@ Verdict KernelCopier::Link::copy(std::span<const library::Copy> copies, CUstream
       segments_, stream);
   TransferState* state = acquire(stream);
   if (state == nullptr) return Verdict::kSaturated;
+  state->bytes = {.size_bytes = size_bytes};
   Verdict verdict = Verdict::kSaturated;
   if (slice(batch, *state)) {
     const multipath::KernelJob job{
@@ -227,13 +218,13 @@ KernelCopier::Link* KernelCopier::find(CUcontext context) const {
 
 Status KernelCopier::copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) {
   const uint64_t size_bytes = bytes_of(copies);
-  if (is_for_kernel(copies)) {
+  if (is_for_kernel(copies.size(), size_bytes)) {
     CUcontext context = nullptr;
     BRAID_TRY(driver_.check(driver_.cuCtxGetCurrent(&context), "asking for the current context"));
     Link* const link = find(context);
     CUresult error = CUDA_SUCCESS;
     const Verdict verdict =
-        link != nullptr ? link->copy(copies, stream, error) : Verdict::kForeignContext;
+        link != nullptr ? link->copy(copies, size_bytes, stream, error) : Verdict::kForeignContext;
     if (verdict == Verdict::kFailed)
       return driver_.check(error, "a batch of " + std::to_string(copies.size()) + " copies");
     if (verdict == Verdict::kAccelerated) {

@@ -1,6 +1,6 @@
 // Batches over a GPU's own link by braid's pull kernel instead of the driver's batch: the call
 // writes a table of the batch's pieces and launches one kernel, whatever the number of blocks. The
-// driver's batch costs the caller some of a microsecond a block. In exchange a kernel takes some
+// driver's batch costs the caller about a microsecond a block. In exchange a kernel takes some
 // multiprocessors of the GPU while it copies.
 //
 // The kernel mover (multipath/kernel_mover.h) does the work, with the target's own path alone. All
@@ -17,10 +17,6 @@
 #include "kv/copier.h"
 
 namespace braid::kv {
-
-/// Whether a kernel carries such a batch. Large copies reach more bandwidth by copy engines, and a
-/// few cost the caller little.
-bool is_for_kernel(std::span<const library::Copy> copies);
 
 class KernelCopier final : public Copier {
  public:

@@ -4,7 +4,7 @@
 
 #include "base/try.h"
 #include "cuda/scoped_context.h"
-#include "multipath/slice_lists.h"
+#include "multipath/batch_lists.h"
 #include "multipath/slice_size.h"
 #include "multipath/waits.h"
 
@@ -351,28 +351,13 @@ bool Target::slice(const Batch& batch, TransferState& state) {
         cuda::slice_count_of(bytes.destination, bytes.size_bytes, bytes.slice_bytes));
     return true;
   }
-  bytes.slice_bytes = batch_slice_bytes_for(bytes.size_bytes, options_.slice_bytes);
   std::span<cuda::SliceList> room;
-  if (!reserve_lists(batch, state, room)) return false;
-  const SliceLists filled = fill_slice_lists(batch, bytes.slice_bytes, room);
-  bytes.lists = reinterpret_cast<uint64_t>(room.data());
-  bytes.slice_count = filled.count;
-  bytes.aligned_alike = filled.aligned_alike;
-  return true;
-}
-
-bool Target::reserve_lists(const Batch& batch, TransferState& state,
-                           std::span<cuda::SliceList>& room) {
-  SlicedBytes& bytes = state.bytes;
-  const auto bound = [&] {
-    return slice_list_bound(batch.segments().size(), bytes.size_bytes, bytes.slice_bytes);
-  };
-  while (bound() > ListRing::kLists && bytes.slice_bytes < kLargestBatchSliceBytes)
-    bytes.slice_bytes *= 2;
-  const std::lock_guard lock(mutex_);
-  room = lists_->reserve(bound());
+  {
+    const std::lock_guard lock(mutex_);
+    room = take_lists(*lists_, batch, options_.slice_bytes, state);
+  }
   if (room.empty()) return false;
-  lists_->commit(room.size(), state);
+  write_lists(batch, room, bytes);
   return true;
 }
 

@@ -96,7 +96,6 @@ class Target {
   Outcome conclude(Submission& submission, uint64_t slice_bytes, const Enqueued& moved);
   void release(Submission& submission);
   bool slice(const Batch& batch, TransferState& state);
-  bool reserve_lists(const Batch& batch, TransferState& state, std::span<cuda::SliceList>& room);
 
   struct Count {
     uint64_t slices = 0;
