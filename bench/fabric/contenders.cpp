@@ -25,9 +25,10 @@ Status await_barriers(const TargetProcess& target, const Step& step) {
 EngineContender::EngineContender(const Rails& rails, TargetProcess& target,
                                  std::span<std::byte> source)
     : target_(target), engine_(open_engine(rails)) {
-  for (size_t i = 0; i < target.member_count(); ++i)
-    members_.push_back(
-        {engine_->connect(target.member(i).engine, now_ns() + kLimitNs).value(), 0, 0, 0});
+  for (size_t i = 0; i < target.member_count(); ++i) {
+    const auto address = fabric::decode_address(target.member(i).engine_address).value();
+    members_.push_back({engine_->connect(address, now_ns() + kLimitNs).value(), 0, 0, 0});
+  }
   for (size_t i = 0; i < members_.size(); ++i) open_member(i);
   region_ = engine_->add_region(source).value();
   group_ = engine_->add_group(members_).value();

@@ -192,7 +192,8 @@ Result<RaceReport> race(const RaceOptions& options, const Progress& progress) {
   for (const PeerCommand& command : options.peers)
     peers.push_back(
         PeerProgram::open(command, options.rails.provider(), options.pattern, buffers.value()));
-  TargetProcess target(options.rails, options.pattern, buffers.value());
+  TargetProcess target({options.rails, options.pattern, options.is_against_engine},
+                       buffers.value());
   return Race(options, buffers.value(), std::move(peers), target).run(progress);
 }
 

@@ -76,24 +76,25 @@ std::unique_ptr<Engine> open_engine(const Rails& rails) {
 /// What runs in the other process.
 class TargetProcess::Server {
  public:
-  Server(const Rails& rails, Pattern pattern, Shared& shared, TargetMemory memory)
+  Server(const TargetOptions& options, Shared& shared, TargetMemory memory)
       : shared_(shared),
         owned_(std::move(memory)),
         memory_(owned_.bytes()),
-        has_barriers_(pattern == Pattern::kBarrier) {
+        has_barriers_(options.pattern == Pattern::kBarrier) {
+    const Rails& rails = options.rails;
     for (size_t i = 0; i < shared.member_count; ++i) {
       SharedMember& note = shared.members[i];
       Member& member = members_.emplace_back(
           Member{note, std::make_unique<LibraryOwner>(rails.provider(), rails.count),
-                 open_engine(rails), Plain(*rails.quirks)});
+                 options.has_engine ? open_engine(rails) : nullptr, Plain(*rails.quirks)});
       note.library_address.put(member.library->address());
-      note.engine_address.put(encode(member.engine->address()));
+      if (options.has_engine) note.engine_address.put(encode(member.engine->address()));
       note.plain_address.put(member.plain.address());
       note.plain_target = member.plain.expose(memory_);
     }
     shared.is_ready = true;
     for (Member& member : members_) member.library->grant(memory_);
-    for (size_t i = 0; i < members_.size(); ++i) grant(members_[i], i);
+    for (size_t i = 0; options.has_engine && i < members_.size(); ++i) grant(members_[i], i);
   }
 
   [[noreturn]] void run() {
@@ -114,7 +115,7 @@ class TargetProcess::Server {
   struct Member {
     SharedMember& note;
     std::unique_ptr<LibraryOwner> library;
-    std::unique_ptr<Engine> engine;
+    std::unique_ptr<Engine> engine;  // none: nobody connects to it
     Plain plain;
     uint64_t group = 0;
     uint64_t barrier = 0;  // the ticket of the one that is under way
@@ -188,7 +189,7 @@ class TargetProcess::Server {
   std::vector<Member> members_;
 };
 
-TargetProcess::TargetProcess(const Rails& rails, Pattern pattern, const Buffers& buffers) {
+TargetProcess::TargetProcess(const TargetOptions& options, const Buffers& buffers) {
   void* shared =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
@@ -196,13 +197,14 @@ TargetProcess::TargetProcess(const Rails& rails, Pattern pattern, const Buffers&
     _exit(1);
   }
   shared_ = new (shared) Shared();  // owner: the mapping
-  shared_->member_count =
-      pattern == Pattern::kScatter || pattern == Pattern::kBarrier ? kMembers : 1;
-  shared_->is_to_serve = Serves::kEngine;
+  const bool is_group =
+      options.pattern == Pattern::kScatter || options.pattern == Pattern::kBarrier;
+  shared_->member_count = is_group ? kMembers : 1;
+  shared_->is_to_serve = options.has_engine ? Serves::kEngine : Serves::kNobody;
   process_ = fork();
   if (process_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    Server(rails, pattern, *shared_, buffers.map_target_again().value()).run();
+    Server(options, *shared_, buffers.map_target_again().value()).run();
   }
   while (!shared_->is_ready) {
     usleep(1000);
@@ -222,8 +224,8 @@ size_t TargetProcess::member_count() const { return shared_->member_count; }
 
 TargetProcess::Member TargetProcess::member(size_t index) const {
   const SharedMember& note = shared_->members[index];
-  return {note.library_address.get(), fabric::decode_address(note.engine_address.get()).value(),
-          note.plain_address.get(), note.plain_target};
+  return {note.library_address.get(), note.engine_address.get(), note.plain_address.get(),
+          note.plain_target};
 }
 
 std::optional<fabric::Descriptor> TargetProcess::descriptor(size_t member) const {

@@ -33,6 +33,13 @@ constexpr uint32_t barrier_here(size_t member) {
   return fabric::make_immediate(3 + static_cast<uint32_t>(member), 0);
 }
 
+struct TargetOptions {
+  Rails rails;
+  Pattern pattern = Pattern::kSingle;
+  bool has_engine = false;  ///< each member has an engine without the library, and waits for a
+                            ///< writing one to connect to it
+};
+
 class TargetProcess {
  public:
   enum class Serves { kNobody, kLibrary, kEngine, kPlain, kEnd };
@@ -40,13 +47,13 @@ class TargetProcess {
   /// How a member is reached: by the library, by the engine in it alone, and by the raw loop.
   struct Member {
     std::vector<std::byte> library_address;
-    fabric::Address engine;
+    std::vector<std::byte> engine_address;
     std::vector<std::byte> plain_address;
     Plain::Target plain_target;
   };
 
   /// Forks: before libfabric is loaded, by a process of one thread.
-  TargetProcess(const Rails& rails, Pattern pattern, const Buffers& buffers);
+  TargetProcess(const TargetOptions& options, const Buffers& buffers);
   ~TargetProcess();
   TargetProcess(const TargetProcess&) = delete;
   TargetProcess& operator=(const TargetProcess&) = delete;
