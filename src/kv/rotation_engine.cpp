@@ -12,6 +12,13 @@ namespace {
 // How many blocks ahead to prefetch, so that a block's entry arrives from memory in time.
 constexpr size_t kPrefetchDistance = 12;
 
+// A plan goes in parts: the first blocks travel while the lists of the others are written. The
+// first part is no smaller than this, so that every link carries some of it. Each further part is
+// several times as large, so that a plan has few.
+constexpr size_t kFirstPartCopies = 512;
+constexpr uint64_t kFirstPartBytes = 32 << 20;
+constexpr size_t kPartGrowth = 4;
+
 // Always inlined: GCC takes a function that only prefetches for one without effect, and drops calls
 // of it.
 [[gnu::always_inline]] inline void prefetch_ahead(const BlockTable& table,
@@ -112,6 +119,8 @@ RotationEngine::Batch RotationEngine::new_batch(Direction direction) {
   batch.direction = direction;
   batch.mark = (direction == Direction::kDown ? down_mark_ : up_mark_) + 1;
   batch.after = {};
+  batch.blocks_max = std::max<size_t>(
+      {1, kFirstPartCopies / layout_.segments().size(), kFirstPartBytes / layout_.block_bytes()});
   batch.blocks.clear();
   batch.slots.clear();
   return batch;
@@ -136,6 +145,7 @@ void RotationEngine::evict(const Plan& plan, const Budget& budget, Submitted& su
       submitted.refused.emplace_back(id, refusal);
     else if (is_copied)
       submitted.down_bytes += block_bytes();
+    enqueue_if_full(batch, Urgency::kUrgent, Landing::kPolled, submitted);
   }
   enqueue(std::move(batch), Urgency::kUrgent, Landing::kPolled, submitted);
 }
@@ -204,6 +214,7 @@ void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& sub
     batch.blocks.push_back(id);
     batch.slots.push_back({copy.gpu_slot, copy.host_slot});
     submitted.up_bytes += block_bytes();
+    enqueue_if_full(batch, Urgency::kUrgent, plan.landing, submitted);
   }
   enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
 }
@@ -235,6 +246,17 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
     return;
   }
   under_way_.push_back(std::move(batch));
+}
+
+// Begins the next part of the plan.
+void RotationEngine::enqueue_if_full(Batch& batch, Urgency urgency, Landing landing,
+                                     Submitted& submitted) {
+  if (batch.blocks.size() < batch.blocks_max) return;
+  const Direction direction = batch.direction;
+  const size_t next_max = kPartGrowth * batch.blocks_max;
+  enqueue(std::move(batch), urgency, landing, submitted);
+  batch = new_batch(direction);
+  batch.blocks_max = next_max;
 }
 
 void RotationEngine::end(const Batch& batch, bool ok) {

@@ -155,6 +155,7 @@ class RotationEngine {
     Direction direction = Direction::kDown;
     Mark mark = 0;
     Marks after;
+    size_t blocks_max = 0;  // then the plan goes on in another one
     std::vector<BlockId> blocks;
     std::vector<SlotPair> slots;
   };
@@ -168,6 +169,7 @@ class RotationEngine {
   Refusal begin_eviction(BlockId id, Batch& batch);
   Refusal add_sync(BlockId id, Batch& batch);
   void enqueue(Batch batch, Urgency urgency, Landing landing, Submitted& submitted);
+  void enqueue_if_full(Batch& batch, Urgency urgency, Landing landing, Submitted& submitted);
   void end(const Batch& batch, bool ok);
   Status look(Marks& passed);
   void fail(const Status& status);

@@ -104,6 +104,40 @@ TEST_F(RotationTest, NeighboursAreOneCopy) {
   EXPECT_EQ(batches, expected);
 }
 
+// The first blocks travel while the caller lists the others. What becomes of a part is told of its
+// blocks alone.
+TEST_F(RotationTest, ALargePlanGoesInParts) {
+  constexpr size_t kBlocks = 80, kFirstPart = 64;  // of 512 KiB, in 512 segments
+  std::vector<std::vector<uint64_t>> batches;
+  open({.slots = {kBlocks, kBlocks}, .layers = 512, .copier = [&] {
+          return std::make_unique<ListingCopier>(driver(), batches);
+        }});
+  std::array<BlockId, kBlocks> blocks;
+  for (BlockId& id : blocks) {
+    id = sealed_block(6);
+    (void)rotation().end_use(id);
+  }
+  EXPECT_TRUE(rotation().submit({.evict = blocks}).failure.ok());
+  EXPECT_EQ(batches.size(), 2u);
+  settle();
+  for (const BlockId id : blocks) {
+    EXPECT_EQ(state(id), BlockState::kHostOnly);
+    expect_on_host(id, 6);
+  }
+  faults_.every = 2;  // the second part
+  const Submitted refused = rotation().submit({.load = blocks});
+  EXPECT_FALSE(refused.failure.ok());
+  EXPECT_EQ(refused.up_bytes, kFirstPart * rotation().block_bytes());
+  settle();
+  for (size_t i = 0; i < kBlocks; ++i)
+    EXPECT_EQ(state(blocks[i]), i < kFirstPart ? BlockState::kSynced : BlockState::kHostOnly) << i;
+  faults_.every = 0;
+  EXPECT_TRUE(rotation().submit({.load = blocks}).failure.ok());
+  for (const BlockId id : blocks) EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  read_in_a_step(blocks, 6);
+  settle();
+}
+
 TEST_F(RotationTest, ALoadThatIsPolledForIsUsedOnceItIsReported) {
   open({});
   const BlockId id = host_only_block(5);
