@@ -7,9 +7,6 @@ namespace braid::fabric {
 namespace {
 
 constexpr size_t kCompletionsAtOnce = 64;
-/// The most that several slices may have together: so a slow rail delays the end of a write no more
-/// than one large slice would.
-constexpr uint64_t kGatheredMax = 256 << 10;
 
 bool follows(const Segment& last, const Segment& next) {
   return last.source.data() + last.source.size() == next.source.data() &&
@@ -164,7 +161,8 @@ bool Worker::post_next(size_t rail, PeerQueue& queue) {
 /// posting together. Slices that are adjacent on both sides become one segment.
 Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
   const Target& target = *transfer.target;
-  const size_t segments_max = target.gathers ? rails_[rail].domain->traits().segments_max : 1;
+  const Traits& traits = rails_[rail].domain->traits();
+  const size_t segments_max = target.gathers ? traits.segments_max : 1;
   segments_.clear();
   Gathered gathered;
   gathered.write.slices = 0;
@@ -174,7 +172,8 @@ Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
                        target.rails[rail].base + slice.target_offset_bytes};
     if (segments_.empty())
       segments_.push_back(next);
-    else if (segments_max == 1 || gathered.size_bytes + slice.size_bytes > kGatheredMax)
+    else if (segments_max == 1 ||
+             gathered.size_bytes + slice.size_bytes > traits.gathered_bytes_max)
       break;
     else if (Segment& last = segments_.back(); follows(last, next))
       last.source = {last.source.data(), last.source.size() + slice.size_bytes};

@@ -35,7 +35,8 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
               .removal_fences = true,
               .postings_max = kPostingsMax,
               .posted_bytes_max = kPostedBytesMax,
-              .segments_max = kSegmentsMax},
+              .segments_max = kSegmentsMax,
+              .gathered_bytes_max = kGatheredBytesMax},
       listener_(std::move(listener)) {
   listener_.wakes(waker_);
   const auto* bytes = reinterpret_cast<const std::byte*>(name.data());

@@ -28,8 +28,9 @@ inline constexpr size_t kAsksMax = 2 * kSlots;
 /// Completions that were not polled yet: beyond that, visitors wait.
 inline constexpr size_t kReadyMax = 4096;
 inline constexpr uint64_t kLandedMax = 0xffffffff;  // in one record
-/// As many small pages as an engine gathers into 256 KiB.
 inline constexpr size_t kSegmentsMax = 64;
+/// A GPU copies a slice in less time than a posting of its own would cost the CPU.
+inline constexpr uint64_t kGatheredBytesMax = 4 << 20;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
 /// How long a domain sleeps when it has something to do, and nobody tells it when.
 inline constexpr uint64_t kNapNs = 400'000;
