@@ -74,8 +74,7 @@ struct Traits {
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
-  /// Slices that fit into so many bytes go as one write. A slow rail delays the end of a transfer
-  /// by one write.
+  /// Slices that fit into so many bytes go as one write, if the engine has no other rail.
   uint64_t gathered_bytes_max = 256 << 10;
 };
 

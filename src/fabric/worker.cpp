@@ -7,6 +7,9 @@ namespace braid::fabric {
 namespace {
 
 constexpr size_t kCompletionsAtOnce = 64;
+/// What several slices have together where there are several rails: a slow rail delays the end of a
+/// write no more than one large slice would.
+constexpr uint64_t kGatheredMax = 256 << 10;
 
 bool follows(const Segment& last, const Segment& next) {
   return last.source.data() + last.source.size() == next.source.data() &&
@@ -163,6 +166,7 @@ Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
   const Target& target = *transfer.target;
   const Traits& traits = rails_[rail].domain->traits();
   const size_t segments_max = target.gathers ? traits.segments_max : 1;
+  const uint64_t bytes_max = rails_.size() == 1 ? traits.gathered_bytes_max : kGatheredMax;
   segments_.clear();
   Gathered gathered;
   gathered.write.slices = 0;
@@ -172,8 +176,7 @@ Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
                        target.rails[rail].base + slice.target_offset_bytes};
     if (segments_.empty())
       segments_.push_back(next);
-    else if (segments_max == 1 ||
-             gathered.size_bytes + slice.size_bytes > traits.gathered_bytes_max)
+    else if (segments_max == 1 || gathered.size_bytes + slice.size_bytes > bytes_max)
       break;
     else if (Segment& last = segments_.back(); follows(last, next))
       last.source = {last.source.data(), last.source.size() + slice.size_bytes};
