@@ -85,6 +85,25 @@ TEST_F(LocalMappedTest, WhoSleepsIsWokenByAWriteAndByNothingElse) {
   }
 }
 
+/// An engine's step ends with messages, after it has polled.
+TEST_F(LocalMappedTest, WhatIsSaidBeforeTheSenderSleepsWakesWhoSleeps) {
+  std::vector<std::byte> buffer(100), message(100, std::byte{9});
+  const uint32_t into = owner_->add_region(buffer, Access::kLocal).value();
+  const uint32_t from = writer_->add_region(message, Access::kLocal).value();
+  ASSERT_TRUE(owner_->post_receive(into, buffer, 1));
+  const auto target = add(4096);
+  ASSERT_TRUE(writes_well(target.range, 0, message)) << "they are connected now";
+  ASSERT_TRUE(wait([&] { return writer_->arm() && owner_->arm(); }));
+  look_at_writer();
+  ASSERT_TRUE(writer_->post_send(peer_, from, message, 2));
+  (void)writer_->arm();
+  pollfd awaited{owner_->wait_descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&awaited, 1, 20'000), 1);
+  Completion completion;
+  ASSERT_EQ(owner_->poll({&completion, 1}), 1u);
+  EXPECT_EQ(buffer, message);
+}
+
 /// Its heartbeats do not wait for the rest.
 TEST_F(LocalMappedTest, AStepCopiesLittleOfALargeWrite) {
   const size_t size_bytes = 16 * local::kPageBytesAtOnce;

@@ -61,8 +61,11 @@ class Doorkeeper {
 
 /// The state that waiting callers and the thread share.
 struct Drivers {
-  std::atomic<int> waiting = 0;     ///< 1 while a caller drives the engine
-  uint64_t met_ns = 0;              ///< when the last driver left because its wait was met
+  std::atomic<int> waiting = 0;  ///< 1 while a caller drives the engine
+  uint64_t met_ns = 0;           ///< when the last driver left because its wait was met
+  /// A driver has left, and `follow_up` has not been called since. What would have woken a sleeping
+  /// thread is used up, since the driver has looked itself.
+  bool has_driver_left = false;
   std::condition_variable changed;  ///< nobody drives any more, or the end has begun
   std::vector<Sleeper*> sleepers;   ///< under the mutex
   std::atomic<bool> is_ending = false;
@@ -104,6 +107,7 @@ struct Drivers {
   /// not, the thread drives.
   void leave(bool is_met) {
     waiting = 0;
+    has_driver_left = true;
     met_ns = is_met ? monotonic_ns() : 0;
     const auto next = std::find_if(sleepers.begin(), sleepers.end(),
                                    [](const Sleeper* sleeper) { return !sleeper->is_up; });
@@ -195,7 +199,8 @@ bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns
 
 /// A caller, which holds the lock, waits until `is_met`, or `end_ns`, or the end of the service.
 /// One caller drives at a time; the others sleep. False: the wait was not met. The three functions
-/// are called under the mutex; `follow_up` before the caller sleeps, and at the end.
+/// are called under the mutex; `follow_up` before the caller sleeps, and at the end, also if
+/// another one throws while the caller drives.
 template <typename IsMet, typename Step, typename FollowUp>
 bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
                 const IsMet& is_met, const Step& step, const FollowUp& follow_up) {
@@ -204,8 +209,15 @@ bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t e
   sleeper.is_met = is_met;
   bool met = is_met(), may_drive = true;
   while (!met && !drivers.is_ending) {
-    if (may_drive && drivers.waiting == 0 && (met = drive(lock, drivers, end_ns, is_met, step)))
-      break;
+    if (may_drive && drivers.waiting == 0) {
+      try {
+        met = drive(lock, drivers, end_ns, is_met, step);
+      } catch (...) {
+        follow_up();
+        throw;
+      }
+      if (met) break;
+    }
     follow_up();
     const uint64_t now_ns = monotonic_ns();
     if (now_ns >= end_ns) break;

@@ -219,6 +219,8 @@ void Service::follow_up() {
   drivers_.tell();
   if (!engine_->is_idle() || !watchers_.is_empty()) sleep_.wake();
   sleep_.wake_before(engine_->next_deadline_ns());
+  if (std::exchange(drivers_.has_driver_left, false))
+    sleep_.rearm([this] { return engine_->arm(); });
 }
 
 bool Service::step() {

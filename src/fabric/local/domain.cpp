@@ -251,6 +251,7 @@ void LocalDomain::ring() {
 }
 
 bool LocalDomain::arm() {
+  ring();  // what was put after the last poll
   bool may_sleep = ready_.empty();
   const auto fall_asleep = [&](auto& other) {
     if (other.consumer && !other.consumer->fall_asleep()) may_sleep = false;
