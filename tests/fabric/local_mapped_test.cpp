@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/clock.h"
+#include "fabric/engine.h"
 #include "fabric/local/domain.h"
 #include "fabric/local/limits.h"
 #include "fabric/shared_bytes.h"
 #include "fabric/wires.h"
+#include "support/eventually.h"
 
 namespace braid::fabric {
 namespace {
@@ -152,6 +155,48 @@ TEST_F(LocalMappedTest, APartThatBeginsWithinAPageIsWrittenThereAlone) {
   EXPECT_EQ(target.memory->get(), expected);
   EXPECT_FALSE(writes_well(range, 1, source)) << "it reaches beyond what was granted";
   EXPECT_EQ(target.memory->get(), expected);
+}
+
+std::unique_ptr<Engine> open_engine(uint64_t number) {
+  std::vector<std::unique_ptr<Domain>> rails;
+  rails.push_back(local::open_domain().value());
+  EngineOptions options;
+  options.engine = number;
+  return Engine::open(std::move(rails), options).value();
+}
+
+/// Who drives an engine sleeps after steps that were not busy.
+TEST(LocalMappedEngineTest, AStepThatOnlyCopiesIsBusy) {
+  const size_t size_bytes = 64 * local::kPageBytesAtOnce;
+  test::SharedHostBytes memory(size_bytes);
+  std::vector<std::byte> source(size_bytes, std::byte{7});
+  const auto owner = open_engine(1), writer = open_engine(2);
+  const auto wait = [&](const std::function<bool()>& until) {
+    return braid::test::eventually([&] {
+      owner->step(monotonic_ns());
+      writer->step(monotonic_ns());
+      return until();
+    });
+  };
+  const uint64_t limit_ns = monotonic_after_ns(60'000'000);
+  const uint64_t there = writer->connect(owner->address(), limit_ns).value();
+  ASSERT_TRUE(wait([&] { return writer->peer_state(there).value() == PeerState::kConnected; }));
+  std::optional<uint64_t> peer;
+  ASSERT_TRUE(wait([&] { return (peer = owner->accept()).has_value(); }));
+  const uint64_t region = owner->add_region(memory.bytes()).value();
+  const auto granted = owner->grant(region, *peer, 0, size_bytes).value();
+  const uint64_t target = writer->open_target(granted.descriptor).value();
+  const uint64_t from = writer->add_region(source).value();
+  const auto is_done = [&](uint64_t ticket) {
+    return writer->state(ticket).value() == TicketState::kDone;
+  };
+  const uint64_t first = writer->write(from, target, {0, 0, 1}, {}, limit_ns).value();
+  ASSERT_TRUE(wait([&] { return is_done(first); })) << "it is mapped now";
+  const uint64_t all = writer->write(from, target, {0, 0, size_bytes}, {}, limit_ns).value();
+  int steps = 0;
+  for (; !is_done(all); ++steps) ASSERT_TRUE(writer->step(monotonic_ns())) << steps;
+  EXPECT_GE(steps, 64);
+  EXPECT_EQ(memory.get(), source);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "support/eventually.h"
+
 namespace braid::fabric {
 namespace {
 
@@ -53,6 +55,25 @@ TEST(Drivers, CallersGetInAndNoneIsCountedTwice) {
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(drivers.entering, 0);
+}
+
+/// A rail that must be polled before its thread may sleep gives the mutex to nobody.
+TEST(Drivers, CallersGetInWhileTheThreadMayNotSleep) {
+  std::mutex mutex;
+  Drivers drivers;
+  std::thread thread([&] {
+    look_until_end(
+        mutex, drivers, [] { return false; }, [](std::unique_lock<std::mutex>&) {});
+  });
+  std::atomic<bool> is_in = false;
+  std::thread caller([&] {
+    while (drivers.entered == 0) const std::unique_lock lock = drivers.enter(mutex);
+    is_in = true;
+  });
+  EXPECT_TRUE(test::eventually([&] { return is_in.load(); }, std::chrono::seconds(20)));
+  drivers.is_ending = true;
+  thread.join();
+  caller.join();
 }
 
 }  // namespace

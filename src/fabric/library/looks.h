@@ -141,8 +141,8 @@ struct Drivers {
 };
 
 /// The thread's loop, until the end: calls `step` while no caller drives, and `rest` when nothing
-/// has happened for a while. Both are called under the mutex; `step` returns whether there may be
-/// more to do at once.
+/// has happened for a while. Both are called under the mutex, which `rest` gives back if it sleeps.
+/// `step` returns whether there may be more to do at once.
 template <typename Step, typename Rest>
 void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const Rest& rest) {
   uint64_t happened_ns = 0;
@@ -156,12 +156,11 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
     has_rested = false;
     if (is_driven) {
       drivers.changed.wait_for(lock, kQuiet);
-    } else if (monotonic_ns() - happened_ns > kBusyNs) {
-      rest(lock);
-      has_rested = true;
-    } else {
-      drivers.let_callers_in(lock, monotonic_ns(), true);
+      continue;
     }
+    has_rested = monotonic_ns() - happened_ns > kBusyNs;
+    if (has_rested) rest(lock);
+    drivers.let_callers_in(lock, monotonic_ns(), !has_rested);
   }
 }
 
