@@ -30,6 +30,33 @@ TEST(Doorkeeper, CountsAnewOnceSomebodyGotIn) {
   EXPECT_FALSE(keeper.lets_in(1, 2, 1000 * kUs)) << "another one";
 }
 
+TEST(Doorkeeper, LeavesTheMutexAloneLessOftenIfNobodyComes) {
+  Doorkeeper keeper;
+  constexpr uint64_t kKept = Doorkeeper::kKeptOutNs;
+  EXPECT_FALSE(keeper.lets_in(1, 0, 1));
+  EXPECT_TRUE(keeper.lets_in(1, 0, 1 + kKept));
+  keeper.nobody_came(20 * kKept);
+  EXPECT_FALSE(keeper.lets_in(1, 0, 22 * kKept - 1)) << "each look would wait";
+  EXPECT_TRUE(keeper.lets_in(1, 0, 22 * kKept));
+  for (int i = 0; i < 100; ++i) keeper.nobody_came(100 * kKept);
+  EXPECT_TRUE(keeper.lets_in(1, 0, 100 * kKept + Doorkeeper::kPatienceMaxNs));
+  EXPECT_FALSE(keeper.lets_in(1, 1, 1'000'000 * kKept)) << "somebody has come";
+  EXPECT_TRUE(keeper.lets_in(1, 1, 1'000'001 * kKept));
+}
+
+/// A caller that the system does not run must not slow down each look.
+TEST(Drivers, ACallerThatDoesNotComeIsWaitedForOnce) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  Drivers drivers;
+  drivers.entering = 1;
+  drivers.let_callers_in(lock, 1, false);
+  const uint64_t begin_ns = monotonic_ns();
+  drivers.let_callers_in(lock, begin_ns, false);
+  EXPECT_GE(monotonic_ns(), begin_ns + 1000 * kUs);
+  EXPECT_FALSE(drivers.doorkeeper.lets_in(1, 0, begin_ns + 1000 * kUs)) << "the count is new";
+}
+
 /// Callers enter, and others wait for what they do, while one of them drives an engine that always
 /// has something to do.
 TEST(Drivers, CallersGetInAndNoneIsCountedTwice) {

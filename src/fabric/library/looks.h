@@ -39,24 +39,33 @@ struct Sleeper {
 
 /// A mutex that is free for a moment between two looks goes to whoever is awake: the loop itself. A
 /// caller that sleeps for the mutex would be kept out for long. So the loop leaves the mutex alone
-/// when nobody has got in for a while. Pure.
+/// when nobody has got in for a while. Nobody may come, since the system runs others first: then
+/// the next while is twice as long. Pure.
 class Doorkeeper {
  public:
   static constexpr uint64_t kKeptOutNs = 50'000;
+  static constexpr uint64_t kPatienceMaxNs = 10'000'000;
   /// `entering` callers want the mutex, and `entered` callers have got it so far. True: the loop is
   /// to leave the mutex alone until one of them has it.
   bool lets_in(int entering, uint64_t entered, uint64_t now_ns) {
     if (entering == 0 || entered != entered_ || since_ns_ == 0) {
+      patience_ns_ = kKeptOutNs;
       since_ns_ = entering == 0 ? 0 : now_ns;
       entered_ = entered;
       return false;
     }
-    return now_ns - since_ns_ >= kKeptOutNs;
+    return now_ns >= since_ns_ + patience_ns_;
+  }
+  /// The loop has left the mutex alone in vain.
+  void nobody_came(uint64_t now_ns) {
+    since_ns_ = now_ns;
+    patience_ns_ = std::min(2 * patience_ns_, kPatienceMaxNs);
   }
 
  private:
   uint64_t entered_ = 0;
   uint64_t since_ns_ = 0;  // since when the same callers wait; 0: nobody waits
+  uint64_t patience_ns_ = kKeptOutNs;
 };
 
 /// The state that waiting callers and the thread share.
@@ -95,6 +104,7 @@ struct Drivers {
     if (yields) sched_yield();
     while (lets_in && entered == before && monotonic_ns() < now_ns + kLongestNs) sched_yield();
     lock.lock();
+    if (lets_in && entered == before) doorkeeper.nobody_came(monotonic_ns());
   }
 
   /// Under the mutex: something has happened. Wakes only the callers whose wait is met.
