@@ -9,7 +9,7 @@
 
 namespace braid::bench {
 
-/// At 127.0.0.1, 127.0.0.2 and so on.
+/// At 127.0.0.1, 127.0.0.2 and so on. If it cannot be opened, this says why and ends the process.
 Fabric open_fabric(const char* provider, int rails);
 
 /// What a member tells the one that writes; the descriptor of its memory follows.

@@ -222,7 +222,7 @@ bool Worker::poll() {
   bool any = false;
   for (size_t rail = 0; rail < rails_.size(); ++rail) {
     const size_t count = rails_[rail].domain->poll(completions_);
-    any = any || count > 0;
+    any = any || count > 0 || rails_[rail].domain->has_copied();
     for (size_t i = 0; i < count; ++i) {
       const Completion completion = completions_[i];
       if (completion.event == Event::kImmediate) {

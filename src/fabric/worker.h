@@ -121,7 +121,7 @@ class Worker {
   /// To be called before a peer's routes are destroyed. All transfers to it have ended.
   void forget_routes(const std::vector<Route>& routes);
 
-  /// True if anything was posted or has completed.
+  /// True if anything was posted, copied, or has completed.
   bool step(uint64_t now_ns);
   /// Posts what the rails have room for.
   bool post() { return fill(); }

@@ -68,8 +68,7 @@ Result<MappedPages> MappedPages::map_shared(int file, uint64_t offset_bytes, siz
                                             bool is_writable) {
   const int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
   BRAID_LET(pages, map(file, offset_bytes, size_bytes, protection, MAP_SHARED));
-  // A child process with shared pages would write into its parent's pages, and keep them after the
-  // parent has freed them.
+  // A child process with shared pages would write into its parent's pages.
   if (madvise(pages.memory(), size_bytes, MADV_DONTFORK) != 0)
     return system_error("cannot keep memory from child processes");
   return std::move(pages);

@@ -48,7 +48,9 @@ class MappedPages {
 
 struct SharedPages {
   MappedPages pages;  ///< writable
-  File file;          ///< for peers
+  /// For peers. A child process inherits it, and so keeps the memory until it calls exec or closes
+  /// the file.
+  File file;
 };
 
 struct SharedPagesKind {

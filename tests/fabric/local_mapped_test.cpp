@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/clock.h"
+#include "fabric/engine.h"
 #include "fabric/local/domain.h"
 #include "fabric/local/limits.h"
 #include "fabric/shared_bytes.h"
 #include "fabric/wires.h"
+#include "support/eventually.h"
 
 namespace braid::fabric {
 namespace {
@@ -85,6 +88,25 @@ TEST_F(LocalMappedTest, WhoSleepsIsWokenByAWriteAndByNothingElse) {
   }
 }
 
+/// An engine's step ends with messages, after it has polled.
+TEST_F(LocalMappedTest, WhatIsSaidBeforeTheSenderSleepsWakesWhoSleeps) {
+  std::vector<std::byte> buffer(100), message(100, std::byte{9});
+  const uint32_t into = owner_->add_region(buffer, Access::kLocal).value();
+  const uint32_t from = writer_->add_region(message, Access::kLocal).value();
+  ASSERT_TRUE(owner_->post_receive(into, buffer, 1));
+  const auto target = add(4096);
+  ASSERT_TRUE(writes_well(target.range, 0, message)) << "they are connected now";
+  ASSERT_TRUE(wait([&] { return writer_->arm() && owner_->arm(); }));
+  look_at_writer();
+  ASSERT_TRUE(writer_->post_send(peer_, from, message, 2));
+  (void)writer_->arm();
+  pollfd awaited{owner_->wait_descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&awaited, 1, 20'000), 1);
+  Completion completion;
+  ASSERT_EQ(owner_->poll({&completion, 1}), 1u);
+  EXPECT_EQ(buffer, message);
+}
+
 /// Its heartbeats do not wait for the rest.
 TEST_F(LocalMappedTest, AStepCopiesLittleOfALargeWrite) {
   const size_t size_bytes = 16 * local::kPageBytesAtOnce;
@@ -133,6 +155,48 @@ TEST_F(LocalMappedTest, APartThatBeginsWithinAPageIsWrittenThereAlone) {
   EXPECT_EQ(target.memory->get(), expected);
   EXPECT_FALSE(writes_well(range, 1, source)) << "it reaches beyond what was granted";
   EXPECT_EQ(target.memory->get(), expected);
+}
+
+std::unique_ptr<Engine> open_engine(uint64_t number) {
+  std::vector<std::unique_ptr<Domain>> rails;
+  rails.push_back(local::open_domain().value());
+  EngineOptions options;
+  options.engine = number;
+  return Engine::open(std::move(rails), options).value();
+}
+
+/// Who drives an engine sleeps after steps that were not busy.
+TEST(LocalMappedEngineTest, AStepThatOnlyCopiesIsBusy) {
+  const size_t size_bytes = 64 * local::kPageBytesAtOnce;
+  test::SharedHostBytes memory(size_bytes);
+  std::vector<std::byte> source(size_bytes, std::byte{7});
+  const auto owner = open_engine(1), writer = open_engine(2);
+  const auto wait = [&](const std::function<bool()>& until) {
+    return braid::test::eventually([&] {
+      owner->step(monotonic_ns());
+      writer->step(monotonic_ns());
+      return until();
+    });
+  };
+  const uint64_t limit_ns = monotonic_after_ns(60'000'000);
+  const uint64_t there = writer->connect(owner->address(), limit_ns).value();
+  ASSERT_TRUE(wait([&] { return writer->peer_state(there).value() == PeerState::kConnected; }));
+  std::optional<uint64_t> peer;
+  ASSERT_TRUE(wait([&] { return (peer = owner->accept()).has_value(); }));
+  const uint64_t region = owner->add_region(memory.bytes()).value();
+  const auto granted = owner->grant(region, *peer, 0, size_bytes).value();
+  const uint64_t target = writer->open_target(granted.descriptor).value();
+  const uint64_t from = writer->add_region(source).value();
+  const auto is_done = [&](uint64_t ticket) {
+    return writer->state(ticket).value() == TicketState::kDone;
+  };
+  const uint64_t first = writer->write(from, target, {0, 0, 1}, {}, limit_ns).value();
+  ASSERT_TRUE(wait([&] { return is_done(first); })) << "it is mapped now";
+  const uint64_t all = writer->write(from, target, {0, 0, size_bytes}, {}, limit_ns).value();
+  int steps = 0;
+  for (; !is_done(all); ++steps) ASSERT_TRUE(writer->step(monotonic_ns())) << steps;
+  EXPECT_GE(steps, 64);
+  EXPECT_EQ(memory.get(), source);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "support/eventually.h"
+
 namespace braid::fabric {
 namespace {
 
@@ -26,6 +28,33 @@ TEST(Doorkeeper, CountsAnewOnceSomebodyGotIn) {
   EXPECT_TRUE(keeper.lets_in(1, 1, 20 * kUs + 2 * Doorkeeper::kKeptOutNs));
   EXPECT_FALSE(keeper.lets_in(0, 2, 900 * kUs));
   EXPECT_FALSE(keeper.lets_in(1, 2, 1000 * kUs)) << "another one";
+}
+
+TEST(Doorkeeper, LeavesTheMutexAloneLessOftenIfNobodyComes) {
+  Doorkeeper keeper;
+  constexpr uint64_t kKept = Doorkeeper::kKeptOutNs;
+  EXPECT_FALSE(keeper.lets_in(1, 0, 1));
+  EXPECT_TRUE(keeper.lets_in(1, 0, 1 + kKept));
+  keeper.nobody_came(20 * kKept);
+  EXPECT_FALSE(keeper.lets_in(1, 0, 22 * kKept - 1)) << "each look would wait";
+  EXPECT_TRUE(keeper.lets_in(1, 0, 22 * kKept));
+  for (int i = 0; i < 100; ++i) keeper.nobody_came(100 * kKept);
+  EXPECT_TRUE(keeper.lets_in(1, 0, 100 * kKept + Doorkeeper::kPatienceMaxNs));
+  EXPECT_FALSE(keeper.lets_in(1, 1, 1'000'000 * kKept)) << "somebody has come";
+  EXPECT_TRUE(keeper.lets_in(1, 1, 1'000'001 * kKept));
+}
+
+/// A caller that the system does not run must not slow down each look.
+TEST(Drivers, ACallerThatDoesNotComeIsWaitedForOnce) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  Drivers drivers;
+  drivers.entering = 1;
+  drivers.let_callers_in(lock, 1, false);
+  const uint64_t begin_ns = monotonic_ns();
+  drivers.let_callers_in(lock, begin_ns, false);
+  EXPECT_GE(monotonic_ns(), begin_ns + 1000 * kUs);
+  EXPECT_FALSE(drivers.doorkeeper.lets_in(1, 0, begin_ns + 1000 * kUs)) << "the count is new";
 }
 
 /// Callers enter, and others wait for what they do, while one of them drives an engine that always
@@ -53,6 +82,25 @@ TEST(Drivers, CallersGetInAndNoneIsCountedTwice) {
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(drivers.entering, 0);
+}
+
+/// A rail that must be polled before its thread may sleep gives the mutex to nobody.
+TEST(Drivers, CallersGetInWhileTheThreadMayNotSleep) {
+  std::mutex mutex;
+  Drivers drivers;
+  std::thread thread([&] {
+    look_until_end(
+        mutex, drivers, [] { return false; }, [](std::unique_lock<std::mutex>&) {});
+  });
+  std::atomic<bool> is_in = false;
+  std::thread caller([&] {
+    while (drivers.entered == 0) const std::unique_lock lock = drivers.enter(mutex);
+    is_in = true;
+  });
+  EXPECT_TRUE(test::eventually([&] { return is_in.load(); }, std::chrono::seconds(20)));
+  drivers.is_ending = true;
+  thread.join();
+  caller.join();
 }
 
 }  // namespace

@@ -39,30 +39,42 @@ struct Sleeper {
 
 /// A mutex that is free for a moment between two looks goes to whoever is awake: the loop itself. A
 /// caller that sleeps for the mutex would be kept out for long. So the loop leaves the mutex alone
-/// when nobody has got in for a while. Pure.
+/// when nobody has got in for a while. Nobody may come, since the system runs others first: then
+/// the next while is twice as long. Pure.
 class Doorkeeper {
  public:
   static constexpr uint64_t kKeptOutNs = 50'000;
+  static constexpr uint64_t kPatienceMaxNs = 10'000'000;
   /// `entering` callers want the mutex, and `entered` callers have got it so far. True: the loop is
   /// to leave the mutex alone until one of them has it.
   bool lets_in(int entering, uint64_t entered, uint64_t now_ns) {
     if (entering == 0 || entered != entered_ || since_ns_ == 0) {
+      patience_ns_ = kKeptOutNs;
       since_ns_ = entering == 0 ? 0 : now_ns;
       entered_ = entered;
       return false;
     }
-    return now_ns - since_ns_ >= kKeptOutNs;
+    return now_ns >= since_ns_ + patience_ns_;
+  }
+  /// The loop has left the mutex alone in vain.
+  void nobody_came(uint64_t now_ns) {
+    since_ns_ = now_ns;
+    patience_ns_ = std::min(2 * patience_ns_, kPatienceMaxNs);
   }
 
  private:
   uint64_t entered_ = 0;
   uint64_t since_ns_ = 0;  // since when the same callers wait; 0: nobody waits
+  uint64_t patience_ns_ = kKeptOutNs;
 };
 
 /// The state that waiting callers and the thread share.
 struct Drivers {
-  std::atomic<int> waiting = 0;     ///< 1 while a caller drives the engine
-  uint64_t met_ns = 0;              ///< when the last driver left because its wait was met
+  std::atomic<int> waiting = 0;  ///< 1 while a caller drives the engine
+  uint64_t met_ns = 0;           ///< when the last driver left because its wait was met
+  /// A driver has left, and `follow_up` has not been called since. What would have woken a sleeping
+  /// thread is used up, since the driver has looked itself.
+  bool has_driver_left = false;
   std::condition_variable changed;  ///< nobody drives any more, or the end has begun
   std::vector<Sleeper*> sleepers;   ///< under the mutex
   std::atomic<bool> is_ending = false;
@@ -92,6 +104,7 @@ struct Drivers {
     if (yields) sched_yield();
     while (lets_in && entered == before && monotonic_ns() < now_ns + kLongestNs) sched_yield();
     lock.lock();
+    if (lets_in && entered == before) doorkeeper.nobody_came(monotonic_ns());
   }
 
   /// Under the mutex: something has happened. Wakes only the callers whose wait is met.
@@ -104,6 +117,7 @@ struct Drivers {
   /// not, the thread drives.
   void leave(bool is_met) {
     waiting = 0;
+    has_driver_left = true;
     met_ns = is_met ? monotonic_ns() : 0;
     const auto next = std::find_if(sleepers.begin(), sleepers.end(),
                                    [](const Sleeper* sleeper) { return !sleeper->is_up; });
@@ -137,8 +151,8 @@ struct Drivers {
 };
 
 /// The thread's loop, until the end: calls `step` while no caller drives, and `rest` when nothing
-/// has happened for a while. Both are called under the mutex; `step` returns whether there may be
-/// more to do at once.
+/// has happened for a while. Both are called under the mutex, which `rest` gives back if it sleeps.
+/// `step` returns whether there may be more to do at once.
 template <typename Step, typename Rest>
 void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const Rest& rest) {
   uint64_t happened_ns = 0;
@@ -152,12 +166,11 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
     has_rested = false;
     if (is_driven) {
       drivers.changed.wait_for(lock, kQuiet);
-    } else if (monotonic_ns() - happened_ns > kBusyNs) {
-      rest(lock);
-      has_rested = true;
-    } else {
-      drivers.let_callers_in(lock, monotonic_ns(), true);
+      continue;
     }
+    has_rested = monotonic_ns() - happened_ns > kBusyNs;
+    if (has_rested) rest(lock);
+    drivers.let_callers_in(lock, monotonic_ns(), !has_rested);
   }
 }
 
@@ -195,7 +208,8 @@ bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns
 
 /// A caller, which holds the lock, waits until `is_met`, or `end_ns`, or the end of the service.
 /// One caller drives at a time; the others sleep. False: the wait was not met. The three functions
-/// are called under the mutex; `follow_up` before the caller sleeps, and at the end.
+/// are called under the mutex; `follow_up` before the caller sleeps, and at the end, also if
+/// another one throws while the caller drives.
 template <typename IsMet, typename Step, typename FollowUp>
 bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
                 const IsMet& is_met, const Step& step, const FollowUp& follow_up) {
@@ -204,8 +218,15 @@ bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t e
   sleeper.is_met = is_met;
   bool met = is_met(), may_drive = true;
   while (!met && !drivers.is_ending) {
-    if (may_drive && drivers.waiting == 0 && (met = drive(lock, drivers, end_ns, is_met, step)))
-      break;
+    if (may_drive && drivers.waiting == 0) {
+      try {
+        met = drive(lock, drivers, end_ns, is_met, step);
+      } catch (...) {
+        follow_up();
+        throw;
+      }
+      if (met) break;
+    }
     follow_up();
     const uint64_t now_ns = monotonic_ns();
     if (now_ns >= end_ns) break;

@@ -115,9 +115,14 @@ Result<Service::Allocation> Service::allocate(size_t size_bytes) const {
 Result<Service::Allocated> Service::allocate_memory(size_t size_bytes) {
   BRAID_LET(made, allocate(size_bytes));
   const MutableBytes memory = made.bytes();
+  // First, since it may fail: no region of freed memory must be left.
+  decltype(allocations_) kept;
+  kept.emplace(0, std::move(made));
   return with([&](Engine& engine) -> Result<Allocated> {
     BRAID_LET(region, engine.add_region(memory));
-    allocations_.emplace(region, std::move(made));
+    auto node = kept.extract(kept.begin());
+    node.key() = region;
+    allocations_.insert(std::move(node));
     return Allocated{memory.data(), region};
   });
 }
@@ -219,6 +224,8 @@ void Service::follow_up() {
   drivers_.tell();
   if (!engine_->is_idle() || !watchers_.is_empty()) sleep_.wake();
   sleep_.wake_before(engine_->next_deadline_ns());
+  if (std::exchange(drivers_.has_driver_left, false))
+    sleep_.rearm([this] { return engine_->arm(); });
 }
 
 bool Service::step() {

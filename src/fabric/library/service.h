@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -108,9 +109,9 @@ class Service {
   bool is_local_ = false;
   int numa_node_ = -1;  // of memory that is allocated; -1: any
   std::mutex mutex_;
-  std::unordered_map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
-  std::unique_ptr<Engine> engine_;                        // under the mutex
-  SlotMap<Request> requests_;                             // under the mutex
+  std::map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
+  std::unique_ptr<Engine> engine_;              // under the mutex
+  SlotMap<Request> requests_;                   // under the mutex
   std::unordered_map<uint64_t, std::shared_ptr<gpu::LaneEnd>> lanes_;  // by region, under it too
   Watchers watchers_;                                                  // under the mutex
   std::unique_ptr<Events> events_;

@@ -21,6 +21,12 @@ class Sleep {
   /// Wakes the thread if it sleeps beyond `at_ns`.
   void wake_before(uint64_t at_ns);
   void wake();
+  /// For somebody who has used the descriptors while the thread may sleep. `arm()` lets them wake
+  /// it again. If it returns false, the thread has to look first, and is woken.
+  template <typename Arm>
+  void rearm(const Arm& arm) {
+    if (is_asleep_ && !arm()) wake();
+  }
 
  private:
   int waker_;  // an eventfd; -1: none could be made, and nobody sleeps

@@ -222,6 +222,7 @@ void LocalDomain::end_posting(uint64_t id, bool ok) {
 
 size_t LocalDomain::poll(std::span<Completion> completions) {
   if (is_asleep_) wake_up();
+  has_copied_ = false;
   take_copies();
   if (is_time_to_look()) look_at_sockets();
   peers_.for_each([&](uint32_t number, Peer& peer) {
@@ -252,6 +253,7 @@ void LocalDomain::ring() {
 }
 
 bool LocalDomain::arm() {
+  ring();  // what was put after the last poll
   bool may_sleep = ready_.empty();
   const auto fall_asleep = [&](auto& other) {
     if (other.consumer && !other.consumer->fall_asleep()) may_sleep = false;

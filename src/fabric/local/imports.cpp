@@ -182,6 +182,7 @@ bool LocalDomain::copy_part(const Peer& peer, Posting& posting, uint64_t& left_b
     std::memcpy(import.first + offset_of(segment.target_address) + posting.next, part.data(),
                 part.size());
     posting.put(part.size());
+    has_copied_ = true;
     left_bytes -= part.size();
   }
   return true;

@@ -74,6 +74,7 @@ void LocalDomain::handle(uint64_t id, Visitor& visitor, const Consumer::Record& 
 
 /// Copies bytes into host memory, also such as the writer could map.
 void LocalDomain::land(Visitor& visitor, const HostWrite& write, Bytes bytes) {
+  has_copied_ = true;
   Region* region = region_of(write.key);
   const uint64_t offset = offset_of(write.address);
   const bool is_inside = region != nullptr && region->lane == nullptr &&

@@ -126,6 +126,7 @@ class LocalDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  bool has_copied() const override { return has_copied_; }
   int wait_descriptor() const override { return waker_.descriptor(); }
   bool arm() override;
 
@@ -270,7 +271,7 @@ class LocalDomain final : public Domain {
   std::shared_ptr<gpu::Lane> lane_for(const Posting& posting) const;
   void copied(uint64_t posting, bool ok);
   void copy_pages(Peer& peer);
-  static bool copy_part(const Peer& peer, Posting& posting, uint64_t& left_bytes);
+  bool copy_part(const Peer& peer, Posting& posting, uint64_t& left_bytes);
   void end_write(Peer& peer, uint64_t posting, bool ok);
   void offered(Peer& peer, Packet packet);
   static bool is_sound(const Offer& offer, const Peer& peer);
@@ -297,6 +298,7 @@ class LocalDomain final : public Domain {
   Traits traits_;
   Waker waker_;
   bool is_asleep_ = false;
+  bool has_copied_ = false;
   Socket listener_;
   std::vector<std::byte> address_;
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();

@@ -1,5 +1,7 @@
 #include "fabric/local/shared_memory.h"
 
+#include <pthread.h>
+
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -12,30 +14,47 @@ namespace {
 
 struct Entry {
   size_t size_bytes = 0;
-  std::shared_ptr<const File> file;
+  std::shared_ptr<File> file;
 };
 
-struct Allocations {
+/// A child process has none of the memory (MappedPages::map_shared), and its own memory may come to
+/// lie at the same addresses. So its registry is empty, and it keeps no file open.
+class Allocations {
+ public:
+  Allocations() {
+    pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
+                   [] {
+                     all().forget_in_child();
+                     all().mutex.unlock();
+                   });
+  }
+  /// Never destroyed: engines may end after it otherwise would.
+  static Allocations& all() {
+    static auto* const one = new Allocations();  // owner: the process
+    return *one;
+  }
+
   std::mutex mutex;
   std::map<const std::byte*, Entry> by_address;
+
+ private:
+  /// The engines that the child inherits, and never uses, share the files.
+  void forget_in_child() noexcept {
+    for (auto& [address, entry] : by_address) File(std::move(*entry.file));
+    by_address.clear();
+  }
 };
-/// Never destroyed: engines may end after it otherwise would.
-Allocations& allocations() {
-  static auto* const all = new Allocations();  // owner: the process
-  return *all;
-}
 
 }  // namespace
 
 SharedMemory::SharedMemory(SharedPages pages) : pages_(std::move(pages.pages)) {
-  Allocations& all = allocations();
+  Allocations& all = Allocations::all();
   const std::lock_guard lock(all.mutex);
-  all.by_address[bytes().data()] = {bytes().size(),
-                                    std::make_shared<const File>(std::move(pages.file))};
+  all.by_address[bytes().data()] = {bytes().size(), std::make_shared<File>(std::move(pages.file))};
 }
 
 SharedMemory::~SharedMemory() {
-  Allocations& all = allocations();
+  Allocations& all = Allocations::all();
   const std::lock_guard lock(all.mutex);
   all.by_address.erase(bytes().data());
 }
@@ -52,7 +71,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::open(File file, size_t size_
 }
 
 std::optional<FileRange> find_shared(MutableBytes memory) {
-  Allocations& all = allocations();
+  Allocations& all = Allocations::all();
   const std::lock_guard lock(all.mutex);
   const auto next = all.by_address.upper_bound(memory.data());
   if (next == all.by_address.begin()) return std::nullopt;

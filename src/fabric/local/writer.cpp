@@ -87,6 +87,7 @@ bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
   if (!peer.sayings->say_now(kBytes, header, part)) return false;
   peer.state = Peer::Bounce::kFree;
   posting.put(size_bytes);
+  has_copied_ = true;
   return true;
 }
 

@@ -274,6 +274,8 @@ void Service::follow_up() {
   drivers_.tell();
   if (!engine_->is_idle()) sleep_.wake();
   sleep_.wake_before(engine_->next_deadline_ns());
+  if (std::exchange(drivers_.has_driver_left, false))
+    sleep_.rearm([this] { return engine_->arm(); });
 }
 
 uint64_t Service::next_question_ns() const {
