@@ -49,7 +49,8 @@ void Knocks::given_up(Bytes address, std::vector<File> connections) {
   for (File& connection : connections) place->connections.push_back(std::move(connection));
 }
 
-void Knocks::look(uint64_t now_ns, const std::function<bool(Bytes)>& is_wanted) {
+void Knocks::look(uint64_t now_ns,
+                  const std::function<bool(const std::vector<std::byte>&)>& is_wanted) {
   if (now_ns < look_ns_) return;
   look_ns_ = now_ns + kLookNs;
   places_.remove_if([&](Place& place) {

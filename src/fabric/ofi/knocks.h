@@ -28,7 +28,7 @@ class Knocks {
   void given_up(Bytes address, std::vector<File> connections);
   bool is_empty() const { return places_.empty(); }
   /// To be called often. `is_wanted`: a link to this address has not been given up.
-  void look(uint64_t now_ns, const std::function<bool(Bytes)>& is_wanted);
+  void look(uint64_t now_ns, const std::function<bool(const std::vector<std::byte>&)>& is_wanted);
 
  private:
   struct Place {
