@@ -254,7 +254,8 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
   const bool may_go_on = absence == Absence::kSilent;
   if (peer.endpoint == nullptr) return;
   std::vector<File> ended = peers_.give_up_link(number);
-  if (may_go_on) knocks_.given_up(peer.link.name(), std::move(ended));
+  if (may_go_on && quirks_.refuses_second_connection)
+    knocks_.given_up(peer.link.name(), std::move(ended));
   if (!quirks_.needs_endpoint_for_each_peer) return;
   if (may_go_on) return;
   sleepers_.remove_endpoint(peer.own_name);
