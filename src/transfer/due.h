@@ -30,11 +30,19 @@ class Due {
     order_.erase({known->second, key});
     when_.erase(known);
   }
-  /// Takes a key whose time is before now, the earliest first.
+  /// The key's time becomes this one, unless it has an earlier one.
+  void set_if_earlier(const Key& key, uint64_t when_ns) {
+    const auto known = when_.find(key);
+    if (known == when_.end() || when_ns < known->second) set(key, when_ns);
+  }
+  /// The key with the earliest time, if that is before now.
+  std::optional<Key> first(uint64_t now_ns) const {
+    return next_ns() < now_ns ? std::optional(order_.begin()->second) : std::nullopt;
+  }
+  /// Takes that key.
   std::optional<Key> take(uint64_t now_ns) {
-    if (next_ns() >= now_ns) return std::nullopt;
-    const Key key = order_.begin()->second;
-    erase(key);
+    const std::optional<Key> key = first(now_ns);
+    if (key) erase(*key);
     return key;
   }
   uint64_t next_ns() const {

@@ -98,12 +98,14 @@ void Rail::look_after_buffers() {
 
 // ---- Links ----
 
+std::optional<uint64_t> Rail::link_to(uint64_t engine) const {
+  const std::optional<uint64_t> peer = engine_->find_peer(engine);
+  const auto link = peer ? link_of_peer_.find(*peer) : link_of_peer_.end();
+  return link == link_of_peer_.end() ? std::nullopt : std::optional(link->second);
+}
+
 Result<uint64_t> Rail::dial(const Incarnation& who, Bytes bytes, uint64_t deadline_ns) {
   BRAID_LET(address, fabric::decode_address(bytes, secret_));
-  if (const auto known = engine_->find_peer(address.engine)) {
-    const auto link = link_of_peer_.find(*known);
-    if (link != link_of_peer_.end()) return link->second;
-  }
   BRAID_LET(peer, engine_->connect(address, deadline_ns));
   const uint64_t id = add_link(peer, address.engine, true);
   links_.find(id)->who = who;

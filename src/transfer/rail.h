@@ -107,6 +107,8 @@ class Rail {
   void retire_buffer(uint64_t buffer);
   bool holds_buffer(uint64_t buffer) const { return regions_.contains(buffer); }
 
+  /// The open link with that rail, if there is one. It may not be up yet.
+  std::optional<uint64_t> link_to(uint64_t engine) const;
   /// LinkUp or LinkLost will follow. An error now: try again later.
   Result<uint64_t> dial(const Incarnation& who, Bytes address, uint64_t deadline_ns);
   /// Tells the peer, if that is possible. LinkFenced will follow. `is_broken`: work under way on

@@ -312,6 +312,8 @@ void Scheduler::probe_ended(uint64_t posting, const Open& open, bool ok, uint64_
     return;
   }
   path.probe = 0;
+  // An answer to an older probe says nothing of trouble that comes later.
+  if (ok) forget_lost_probe(path);
   if (ok && path.spec.is_measured_by_probes) path.base.add(static_cast<double>(took_ns), now_ns);
   if (std::exchange(path.is_measuring, false)) {
     path.measured_ns = now_ns;

@@ -16,6 +16,7 @@
 #include "fabric/contract.h"
 #include "fabric/ofi/connections.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/ofi/knocks.h"
 
 namespace braid::fabric {
 namespace {
@@ -142,6 +143,29 @@ TEST_F(VanishedConnectionTest, IsReplacedAlthoughTheFirstPacketWasLost) {
   })) << "libfabric's and a knock";
   filter(listening, all_but_from(attempts));
   EXPECT_TRUE(arrives());
+}
+
+/// The kernel would keep its descriptor for as long as TCP repeats the end: many minutes.
+TEST_F(VanishedConnectionTest, IsKeptForAMinuteIfNobodyWantsALinkThere) {
+  const Bytes address = target_.domain->address();
+  const auto incoming = ofi::incoming_at(address), outgoing = ofi::outgoing_to(address);
+  ASSERT_EQ(incoming.size(), 1u);
+  ASSERT_EQ(outgoing.size(), 1u);
+  filter(incoming.front().descriptor, nothing());
+  std::vector<File> held;
+  held.push_back(ofi::hold(outgoing.front()));
+  ofi::shut_down(outgoing.front());
+  ASSERT_TRUE(ofi::waits_for_its_end(held.front()));
+  ofi::Knocks knocks(writer_.domain->address());
+  knocks.given_up(address, std::move(held));
+  const auto look = [&](uint64_t seconds, bool is_wanted) {
+    knocks.look(seconds * 1'000'000'000, [&](const auto&) { return is_wanted; });
+  };
+  look(100, false);
+  look(150, false);
+  EXPECT_FALSE(knocks.is_empty());
+  look(161, false);
+  EXPECT_TRUE(knocks.is_empty());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "transfer/directory/resolve.h"
 #include "transfer/directory/server.h"
 #include "transfer/failure.h"
+#include "transfer/sealed.h"
 #include "transfer/some_answer.h"
 
 namespace braid::transfer {
@@ -56,25 +57,54 @@ TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
 
 std::string some_report() { return "{\"some\": \"report\"}"; }
 
+/// An engine that answers questions, from a thread of its own. `described`: how often it has looked
+/// at itself.
+class Answering {
+ public:
+  explicit Answering(const fabric::Secret& secret, std::string report = some_report())
+      : server_(DirectoryServer::open({"127.0.0.1", 0}, "", secret,
+                                      {some_answer().description.incarnation,
+                                       [this] {
+                                         ++described;
+                                         return some_answer().description;
+                                       },
+                                       [report = std::move(report)] { return report; }})
+                    .value()),
+        thread_([this] {
+          while (!is_over_) server_->step(monotonic_ns() + skip_ns);
+        }) {}
+  ~Answering() { end(); }
+  void end() {
+    is_over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  const HostAndPort& at() const { return server_->at(); }
+  /// Once it has ended.
+  const DirectoryStatistics& statistics() const { return server_->statistics(); }
+
+  std::atomic<int> described = 0;
+  std::atomic<uint64_t> skip_ns = 0;
+
+ private:
+  std::unique_ptr<DirectoryServer> server_;
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
+fabric::Secret secret_of(int value) {
+  return fabric::Secret::of(std::vector<std::byte>(32, static_cast<std::byte>(value))).value();
+}
+
 /// A question in that version, to an owner of this braid.
 Result<Answer> answer_to(uint16_t version, const fabric::Secret& asker,
                          const fabric::Secret& owner) {
-  auto server =
-      DirectoryServer::open(
-          {"127.0.0.1", 0}, "", owner, [] { return some_answer().description; }, some_report)
-          .value();
-  std::atomic<bool> is_over = false;
-  std::thread thread([&] {
-    while (!is_over) server->step(monotonic_ns());
-  });
+  const Answering engine(owner);
   const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
   Question question;
   question.nonce = 99;
   question.version = version;
-  const auto bytes = ask(connect_to(server->at(), end_ns).value(), encode(question, asker),
-                         kFrameBytesMax, end_ns);
-  is_over = true;
-  thread.join();
+  const auto bytes =
+      ask(connect_to(engine.at(), end_ns).value(), encode(question, asker), kFrameBytesMax, end_ns);
   if (!bytes.ok()) return bytes.status();
   return decode_answer(bytes.value(), asker);
 }
@@ -92,11 +122,8 @@ TEST(TransferDirectory, AVersionThatItDoesNotKnowIsToldWhichItKnows) {
 }
 
 TEST(TransferDirectory, WhoHasAnotherSecretLearnsThatAndNoMore) {
-  const auto secret = [](int value) {
-    return fabric::Secret::of(std::vector<std::byte>(32, static_cast<std::byte>(value))).value();
-  };
-  for (const fabric::Secret& asker : {fabric::Secret(), secret(4)}) {
-    const auto answer = answer_to(kVersion, asker, secret(5));
+  for (const fabric::Secret& asker : {fabric::Secret(), secret_of(4)}) {
+    const auto answer = answer_to(kVersion, asker, secret_of(5));
     ASSERT_FALSE(answer.ok());
     EXPECT_EQ(cause_of(answer.status()), Cause::kOtherSecret) << answer.status().message();
   }
@@ -126,29 +153,46 @@ TEST(TransferDirectory, AnOwnerWhoseVersionsAreAllNewerIsACauseOfItsOwn) {
 
 /// `braid rails` asks for it.
 TEST(TransferDirectory, ARunningEngineSaysHowItDoesToWhoHasTheSecret) {
-  const auto secret = [](int value) {
-    return fabric::Secret::of(std::vector<std::byte>(32, static_cast<std::byte>(value))).value();
-  };
-  auto server =
-      DirectoryServer::open(
-          {"127.0.0.1", 0}, "", secret(1), [] { return some_answer().description; }, some_report)
-          .value();
-  std::atomic<bool> is_over = false;
-  std::thread thread([&] {
-    while (!is_over) server->step(monotonic_ns());
-  });
-  Name name = parse_name(write_name(server->at(), some_answer().description.incarnation)).value();
+  Answering engine(secret_of(1));
+  Name name = parse_name(write_name(engine.at(), some_answer().description.incarnation)).value();
   const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
-  const auto report = ask_for_report(name, "", secret(1), end_ns);
-  const auto stranger = ask_for_report(name, "", secret(2), end_ns);
+  const auto report = ask_for_report(name, "", secret_of(1), end_ns);
+  const auto stranger = ask_for_report(name, "", secret_of(2), end_ns);
   name.incarnation = {7, 7};
-  const auto other = ask_for_report(name, "", secret(1), end_ns);
-  is_over = true;
-  thread.join();
+  const auto other = ask_for_report(name, "", secret_of(1), end_ns);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report.value(), some_report());
   EXPECT_EQ(cause_of(stranger.status()), Cause::kOtherSecret) << stranger.status().message();
   EXPECT_EQ(cause_of(other.status()), Cause::kNoSegment) << other.status().message();
+}
+
+/// As one of an engine with very many ways.
+TEST(TransferDirectory, ALongReportIsSaidInFull) {
+  std::string text;
+  for (int line = 0; text.size() < (6 << 20); ++line) text += "way " + std::to_string(line) + "\n";
+  const Answering engine({}, text);
+  const Name name =
+      parse_name(write_name(engine.at(), some_answer().description.incarnation)).value();
+  const auto report = ask_for_report(name, "", {}, monotonic_ns() + 60'000'000'000);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_TRUE(report.value() == text) << report.value().size();
+}
+
+/// It would copy all that it has registered.
+TEST(TransferDirectory, AStrangersQuestionMakesAnEngineLookAtNothing) {
+  Answering engine(secret_of(1));
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  const auto say = [&](const std::vector<std::byte>& question) {
+    const auto bytes =
+        ask(connect_to(engine.at(), end_ns).value(), question, kFrameBytesMax, end_ns);
+    ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+    EXPECT_EQ(decode_answer(bytes.value(), secret_of(1)).value().cause, Cause::kOtherSecret);
+  };
+  say(encode(Question{}, secret_of(2)));
+  say(seal(SealedKind::kReportQuestion, kVersion, secret_of(2), [](Writer&) {}));
+  engine.end();
+  EXPECT_EQ(engine.described, 0);
+  EXPECT_EQ(engine.statistics().refused, 2u);
 }
 
 TEST(TransferDirectory, AnOwnerThatSaysNothingIsADeadline) {
@@ -221,16 +265,8 @@ TEST(TransferDirectory, OneThatTakesNoQuestionIsWaitedForUntilTheLimit) {
 
 TEST(TransferDirectory, StrangersHoldNobodyUp) {
   const fabric::Secret none;
-  auto server =
-      DirectoryServer::open(
-          {"127.0.0.1", 0}, "", none, [] { return some_answer().description; }, some_report)
-          .value();
-  const HostAndPort at = server->at();
-  std::atomic<bool> is_over = false;
-  std::atomic<uint64_t> skip_ns = 0;
-  std::thread thread([&] {
-    while (!is_over) server->step(monotonic_ns() + skip_ns);
-  });
+  Answering engine(none);
+  const HostAndPort at = engine.at();
   const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
   const auto say = [&](const std::vector<std::byte>& bytes) {
     Descriptor socket = connect_to(at, end_ns).value();
@@ -249,17 +285,16 @@ TEST(TransferDirectory, StrangersHoldNobodyUp) {
   EXPECT_TRUE(answer.ok()) << answer.status().message();
   name.incarnation = {9, 9};
   EXPECT_FALSE(resolve(name, "", none, end_ns).ok());
-  skip_ns = DirectoryServer::kHalfOpenNs;  // those who say nothing are shown out
+  engine.skip_ns = DirectoryServer::kHalfOpenNs;  // those who say nothing are shown out
   for (const Descriptor& stranger : strangers) {
     pollfd awaited{stranger.get(), POLLIN, 0};
     EXPECT_EQ(poll(&awaited, 1, 10'000), 1);
     std::byte byte;
     EXPECT_LE(recv(stranger.get(), &byte, 1, 0), 0);
   }
-  is_over = true;
-  thread.join();
-  EXPECT_EQ(server->statistics().answered, 2u);
-  EXPECT_EQ(server->statistics().refused, 5u);
+  engine.end();
+  EXPECT_EQ(engine.statistics().answered, 2u);
+  EXPECT_EQ(engine.statistics().refused, 5u);
 }
 
 }  // namespace

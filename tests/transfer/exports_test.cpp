@@ -201,8 +201,8 @@ TEST_F(ExportsTest, WhereNoDescriptorIsLeftIdleFilesMakeRoomAndThenItIsTooMuch) 
 TEST(TransferDirectory, RestsWhileThisProcessMayOpenNoDescriptor) {
   const fabric::Secret none;
   auto server =
-      DirectoryServer::open(
-          {"127.0.0.1", 0}, "", none, [] { return Description(); }, [] { return std::string(); })
+      DirectoryServer::open({"127.0.0.1", 0}, "", none,
+                            {{}, [] { return Description(); }, [] { return std::string(); }})
           .value();
   const auto is_readable = [&] {
     pollfd awaited{server->descriptor(), POLLIN, 0};

@@ -221,27 +221,90 @@ TEST_F(TransferPeers, OneThatFallsSilentIsGivenUpInTimeAndNoOtherIs) {
   net.stop();
 }
 
-/// As after a switch was away: all at once would be too much for it and for the peers.
-TEST_F(TransferPeers, ManyThatAreToBeDialledAreDialledOneAfterTheOther) {
-  constexpr uint32_t kWays = 300, kAtOnce = 64, kPerMs = 1;
-  Owned owned;
-  owned.jobs = std::make_unique<JobsAtOnce>();
+/// An engine with many peers, as its transfers see it.
+struct Dialler {
+  explicit Dialler(RailNet& network) : net(network) {
+    owned.jobs = std::make_unique<JobsAtOnce>();
+    rails.push_back(Rail::open(net.open_domain(net.add_host()), who, {}, nullptr, owned).value());
+    fabric = std::make_unique<FabricBackend>(std::move(rails), who);
+    net.also([this](uint64_t now_ns) {
+      while (fabric->step(now_ns)) (void)fabric->take_events();
+    });
+  }
+  ~Dialler() { net.stop(); }
+  /// Further ways to owners of their own. The owners are added to the network first.
+  void add_ways(const std::vector<Side*>& owners) {
+    for (const Side* each : owners)
+      ASSERT_TRUE(fabric->add_way(ways++, each->who, 0, each->rail->address()).ok());
+  }
+  /// Each way's dials fail at once.
+  void add_refused_ways(const Side& owner, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      fabric::Address address = fabric::decode_address(owner.rail->address()).value();
+      address.engine += i + 1;
+      address.rails.front().provider = "another";
+      ASSERT_TRUE(fabric->add_way(ways++, {2, i}, 0, fabric::encode(address)).ok());
+    }
+  }
+  bool are_up(uint32_t first, uint32_t last) const {
+    for (uint32_t way = first; way < last; ++way)
+      if (!fabric->is_up(way)) return false;
+    return true;
+  }
+
+  RailNet& net;
   const Incarnation who{5, 5};
+  Owned owned;
   std::vector<std::unique_ptr<Rail>> rails;
-  rails.push_back(Rail::open(net.open_domain(net.add_host()), who, {}, nullptr, owned).value());
-  FabricBackend fabric(std::move(rails), who);
+  std::unique_ptr<FabricBackend> fabric;
+  uint32_t ways = 0;
+};
+
+class TransferDials : public TransferPeers {
+ protected:
+  std::vector<Side*> add_owners(size_t count) {
+    std::vector<Side*> owners;
+    while (owners.size() < count) owners.push_back(&net.add());
+    return owners;
+  }
+};
+
+/// As after a switch was away: all at once would be too much for it and for the peers.
+TEST_F(TransferDials, ManyPeersAreDialledOneAfterTheOther) {
+  constexpr uint32_t kOwners = 100, kAtOnce = 64, kPerMs = 1;
+  const std::vector<Side*> owners = add_owners(kOwners);
+  Dialler dialler(net);
   const uint64_t begun_ns = monotonic_ns();
-  for (uint32_t way = 0; way < kWays; ++way)
-    ASSERT_TRUE(fabric.add_way(way, {2, way}, 0, owner.rail->address()).ok());
-  EXPECT_LE(fabric.statistics().dials,
-            kAtOnce + (monotonic_ns() - begun_ns) / 1'000'000 * kPerMs + 1);
-  EXPECT_GE(fabric.statistics().dials, kAtOnce);
-  net.also([&](uint64_t now_ns) {
-    while (fabric.step(now_ns)) (void)fabric.take_events();
-  });
-  EXPECT_TRUE(net.run(2'000'000, [&] { return fabric.statistics().dials >= kWays; }))
-      << fabric.statistics().dials;
-  net.stop();
+  dialler.add_ways(owners);
+  const uint64_t dials = dialler.fabric->statistics().dials;
+  EXPECT_LE(dials, kAtOnce + (monotonic_ns() - begun_ns) / 1'000'000 * kPerMs + 1);
+  EXPECT_GE(dials, kAtOnce);
+  EXPECT_TRUE(net.run(2'000'000, [&] { return dialler.are_up(0, kOwners); }));
+  EXPECT_EQ(dialler.fabric->statistics().dials, kOwners) << "each once";
+}
+
+TEST_F(TransferDials, PeersThatRefuseKeepNoOtherWaiting) {
+  constexpr uint32_t kRefused = 60, kOwners = 20;
+  const std::vector<Side*> owners = add_owners(kOwners);
+  Dialler dialler(net);
+  dialler.add_refused_ways(owner, kRefused);
+  net.run(100'000);
+  dialler.add_ways(owners);
+  EXPECT_TRUE(net.run(1'000'000, [&] { return dialler.are_up(kRefused, kRefused + kOwners); }));
+}
+
+/// And waits behind none that is to be dialled.
+TEST_F(TransferDials, APeerThatHasALinkAlreadyIsNotDialled) {
+  constexpr uint32_t kRefused = 300;
+  Dialler dialler(net);
+  const auto link =
+      owner.rail->dial(dialler.who, dialler.fabric->rail(0).address(), net.now_ns() + 100'000'000);
+  ASSERT_TRUE(link.ok());
+  ASSERT_TRUE(net.run(100'000, [&] { return owner.rail->is_up(link.value()); }));
+  dialler.add_refused_ways(owner, kRefused);
+  dialler.add_ways({&owner});
+  EXPECT_TRUE(dialler.fabric->is_up(kRefused));
+  EXPECT_EQ(dialler.fabric->statistics().dials, 0u);
 }
 
 /// A request beyond the limit fails alone, and the limit counts what is under way.
@@ -286,6 +349,11 @@ TEST(TransferDue, TheEarliestIsTakenAndEachKeyHasOneTime) {
   EXPECT_EQ(due.take(400), 8);
   EXPECT_EQ(due.take(400), std::nullopt) << "its earlier time is gone";
   EXPECT_EQ(due.next_ns(), 5000u);
+  due.set_if_earlier(0, 6000);
+  EXPECT_EQ(due.next_ns(), 5000u);
+  due.set_if_earlier(0, 4000);
+  EXPECT_EQ(due.first(4001), 0);
+  EXPECT_EQ(due.take(4001), 0) << "a look has not taken it";
 }
 
 /// An engine that has opened segments of both the owner and another peer.

@@ -165,6 +165,22 @@ TEST(Scheduler, ALateAnswerFromBeforeTheFenceSaysNothing) {
   EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kDown);
 }
 
+TEST(Scheduler, ALateAnswerFromBeforeTheProbeThatBroughtThePathBackSaysNothing) {
+  Rails rails(1);
+  rails.scheduler.path_failed(0, 0);
+  const auto lost = rails.scheduler.next_probe(kSecond);
+  ASSERT_TRUE(lost);
+  ASSERT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs));
+  const auto next = rails.scheduler.next_probe(2 * kSecond);
+  ASSERT_TRUE(next);
+  rails.scheduler.ended(next->id, Ending::kDone, 2 * kSecond + kMs);
+  ASSERT_EQ(rails.scheduler.view(0, 2 * kSecond).state, PathState::kRejoining);
+  EXPECT_EQ(rails.scheduler.open_postings(), 0u) << "nothing is awaited any more";
+  rails.scheduler.path_failed(0, 3 * kSecond);
+  rails.scheduler.ended(lost->id, Ending::kDone, 3 * kSecond + kMs);
+  EXPECT_EQ(rails.scheduler.view(0, 3 * kSecond).state, PathState::kDown);
+}
+
 /// Two paths. What was measured of the second one is that it is slow; the first carries requests
 /// one by one.
 struct Overlooked {

@@ -98,6 +98,24 @@ TEST_P(TransferStore, ANameLeadsToItsEngineAndAKilledOnesIsTakenOver) {
   (void)open(engine, "prefill-0");
 }
 
+/// Its own host has no folder for sockets: others may open it, it is no folder, or its path is
+/// long.
+TEST_P(TransferStore, AHostWhereNoEngineCanHaveANameAsksTheCluster) {
+  const auto first = owner("prefill-0");
+  ASSERT_EQ(first->addresses.size(), 4u) << first->name;
+  Transfer engine = initiator();
+  namespace fs = std::filesystem;
+  const std::string open_to_all = folder_ + "/open",
+                    long_path = folder_ + "/" + std::string(90, 'x');
+  fs::create_directories(open_to_all);
+  fs::permissions(open_to_all, fs::perms(0755));
+  for (const std::string& folder : {open_to_all, std::string("/dev/null/none"), long_path}) {
+    setenv("BRAID_RUNTIME_DIR", folder.c_str(), 1);
+    (void)open(engine, "prefill-0");
+  }
+  setenv("BRAID_RUNTIME_DIR", folder_.c_str(), 1);
+}
+
 TEST_P(TransferStore, OneThatLiesMisdirectsAndAuthorisesNothing) {
   const auto real = owner("decode-0");
   const auto other = owner("decode-1");

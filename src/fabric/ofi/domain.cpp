@@ -253,8 +253,9 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
   const bool may_go_on = absence == Absence::kSilent;
   if (peer.endpoint == nullptr) return;
-  std::vector<File> ended = peer.link.give_up();
-  if (may_go_on) knocks_.given_up(peer.link.name(), std::move(ended));
+  std::vector<File> ended = peers_.give_up_link(number);
+  if (may_go_on && quirks_.refuses_second_connection)
+    knocks_.given_up(peer.link.name(), std::move(ended));
   if (!quirks_.needs_endpoint_for_each_peer) return;
   if (may_go_on) return;
   sleepers_.remove_endpoint(peer.own_name);
@@ -445,7 +446,8 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
     peers_.ring_again(polled_ns_);
   }
   if (!knocks_.is_empty())
-    knocks_.look(monotonic_ns(), [this](Bytes address) { return peers_.has_link_to(address); });
+    knocks_.look(monotonic_ns(),
+                 [this](const auto& address) { return peers_.has_link_to(address); });
   size_t count = 0;
   for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
     completions[count++] = waiting_.front();

@@ -19,6 +19,8 @@ constexpr uint64_t kLookNs = 1'000'000;
 constexpr uint64_t kAgainMinNs = 20'000'000;
 constexpr uint64_t kAgainPart = 8;
 constexpr size_t kPlacesMax = 64;
+/// How long the connections to an address are kept while no link to it is wanted.
+constexpr uint64_t kKeptNs = 60'000'000'000;
 
 /// The same host, any port.
 std::vector<std::byte> without_port(std::vector<std::byte> address) {
@@ -43,13 +45,14 @@ void Knocks::given_up(Bytes address, std::vector<File> connections) {
   });
   if (place == places_.end()) {
     if (places_.size() == kPlacesMax) places_.pop_front();
-    places_.push_back({{address.begin(), address.end()}, {}, {}, 0, 0});
+    places_.push_back({{address.begin(), address.end()}, {}, {}, 0, 0, 0});
     place = std::prev(places_.end());
   }
   for (File& connection : connections) place->connections.push_back(std::move(connection));
 }
 
-void Knocks::look(uint64_t now_ns, const std::function<bool(Bytes)>& is_wanted) {
+void Knocks::look(uint64_t now_ns,
+                  const std::function<bool(const std::vector<std::byte>&)>& is_wanted) {
   if (now_ns < look_ns_) return;
   look_ns_ = now_ns + kLookNs;
   places_.remove_if([&](Place& place) {
@@ -57,9 +60,11 @@ void Knocks::look(uint64_t now_ns, const std::function<bool(Bytes)>& is_wanted) 
     std::erase_if(place.connections, [](const File& each) { return !waits_for_its_end(each); });
     if (!is_wanted(place.address)) {
       place.wanted_ns = 0;
+      if (place.unwanted_ns == 0) place.unwanted_ns = now_ns;
       place.knock = File();
-      return place.connections.empty();
+      return place.connections.empty() || now_ns >= place.unwanted_ns + kKeptNs;
     }
+    place.unwanted_ns = 0;
     if (place.wanted_ns == 0) place.wanted_ns = now_ns;
     if (!is_answered(place, now_ns)) return false;
     for (const File& connection : place.connections) reset(connection);

@@ -6,7 +6,8 @@
 // So while a link to such an address is wanted, this class knocks there: it opens a TCP connection
 // of its own, and another one soon if there is no answer. After an answer it resets the old
 // connections, which tells the peer at once that they have ended, and ends the attempts that are
-// still waiting for TCP, so that libfabric connects afresh.
+// still waiting for TCP, so that libfabric connects afresh. While no link is wanted, it keeps the
+// old connections for some time only: the kernel goes on telling the peer of their end after that.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +29,15 @@ class Knocks {
   void given_up(Bytes address, std::vector<File> connections);
   bool is_empty() const { return places_.empty(); }
   /// To be called often. `is_wanted`: a link to this address has not been given up.
-  void look(uint64_t now_ns, const std::function<bool(Bytes)>& is_wanted);
+  void look(uint64_t now_ns, const std::function<bool(const std::vector<std::byte>&)>& is_wanted);
 
  private:
   struct Place {
     std::vector<std::byte> address;
     std::vector<File> connections;  // ended ones
     File knock;
-    uint64_t wanted_ns = 0;  // since when a link is wanted; 0: none is
+    uint64_t wanted_ns = 0;    // since when a link is wanted; 0: none is
+    uint64_t unwanted_ns = 0;  // since when none is
     uint64_t knocked_ns = 0;
   };
 

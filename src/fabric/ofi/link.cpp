@@ -1,6 +1,5 @@
 #include "fabric/ofi/link.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -61,10 +60,6 @@ std::vector<File> Link::give_up() {
   if (!is_given_up_) --users.live, ++users.given_up;
   is_given_up_ = true;
   return break_if_unused(name_, users);
-}
-
-bool Link::leads_to(Bytes name) const {
-  return !is_given_up_ && std::equal(name.begin(), name.end(), name_.begin(), name_.end());
 }
 
 void Link::leave() {

@@ -28,9 +28,9 @@ class Link {
   /// address. While other links use the connections, this waits until they have given up too, or
   /// left. Returns the established connections that were broken now.
   std::vector<File> give_up();
-  Bytes name() const { return name_; }
-  /// It leads to that address, and has not been given up.
-  bool leads_to(Bytes name) const;
+  const std::vector<std::byte>& name() const { return name_; }
+  /// It leads somewhere, and has not been given up.
+  bool is_live() const { return !name_.empty() && !is_given_up_; }
 
  private:
   void leave();

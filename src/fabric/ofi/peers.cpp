@@ -6,6 +6,7 @@
 namespace braid::fabric::ofi {
 
 uint32_t Peers::add(Peer peer) {
+  if (peer.link.is_live()) ++live_links_[peer.link.name()];
   if (free_.empty()) {
     peers_.push_back(std::move(peer));
     return static_cast<uint32_t>(peers_.size() - 1);
@@ -20,6 +21,7 @@ uint32_t Peers::add(Peer peer) {
 void Peers::disconnect(uint32_t number) {
   Peer& leaving = peers_.at(number);
   leaving.endpoint = nullptr;
+  forget_live_link(leaving.link);
   leaving.link = Link();
   leaving.is_disconnected = true;
   if (leaving.under_way == 0) free_.push_back(number);
@@ -33,6 +35,7 @@ void Peers::ended(uint32_t number) {
 void Peers::clear() {
   peers_.clear();
   free_.clear();
+  live_links_.clear();
 }
 
 bool Peers::is_answer_awaited() const {
@@ -40,9 +43,16 @@ bool Peers::is_answer_awaited() const {
                      [](const Peer& peer) { return peer.owes_answers(); });
 }
 
-bool Peers::has_link_to(Bytes address) const {
-  return std::any_of(peers_.begin(), peers_.end(),
-                     [&](const Peer& peer) { return peer.link.leads_to(address); });
+std::vector<File> Peers::give_up_link(uint32_t number) {
+  Link& link = peers_.at(number).link;
+  forget_live_link(link);
+  return link.give_up();
+}
+
+void Peers::forget_live_link(const Link& link) {
+  if (!link.is_live()) return;
+  const auto live = live_links_.find(link.name());
+  if (--live->second == 0) live_links_.erase(live);
 }
 
 void Peers::ring_again(uint64_t now_ns) {

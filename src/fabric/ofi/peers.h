@@ -4,6 +4,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "fabric/ofi/doorbell.h"
@@ -39,12 +40,20 @@ class Peers {
   void clear();
 
   bool is_answer_awaited() const;
-  bool has_link_to(Bytes address) const;
+  /// `Link::give_up` of that peer's link.
+  std::vector<File> give_up_link(uint32_t number);
+  /// A peer at that address has a link that has not been given up.
+  bool has_link_to(const std::vector<std::byte>& address) const {
+    return live_links_.contains(address);
+  }
   /// Rings the peers that owe answers, unless that was done a moment ago.
   void ring_again(uint64_t now_ns);
 
  private:
+  void forget_live_link(const Link& link);
+
   std::vector<Peer> peers_;
+  std::map<std::vector<std::byte>, size_t> live_links_;  // by address
   std::vector<uint32_t> free_;
   uint64_t ring_again_ns_ = 0;
 };

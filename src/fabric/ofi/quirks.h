@@ -40,6 +40,9 @@ struct Quirks {
   /// connection for each peer. So once all postings under way have come back, the peer is written
   /// to from another endpoint.
   bool keeps_broken_connections = false;
+  /// It refuses a process's connection while it has an earlier one of that process, whose end it
+  /// may not have heard of (knocks.h).
+  bool refuses_second_connection = false;
   /// Its queue has a descriptor to wait for (FI_WAIT_FD).
   bool has_wait_descriptor = false;
   /// Its queue has no descriptor, and peers ring at its endpoints instead (doorbell.h).

@@ -12,6 +12,7 @@ const Quirks& tcp_quirks() {
                                  .listens_at_address = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
+                                 .refuses_second_connection = true,
                                  .has_wait_descriptor = true};
   return quirks;
 }

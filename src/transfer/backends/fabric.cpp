@@ -12,9 +12,9 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kDialNs = 2'000'000'000;
+/// After each dial that failed in a row, the next pause is twice as long.
 constexpr uint64_t kDialPauseNs = 10'000'000;
-/// For how long after a probe a way that is down is dialled.
-constexpr uint64_t kWantedNs = 1'000'000'000;
+constexpr uint64_t kDialPauseMaxNs = 1'000'000'000;
 /// The side with the higher incarnation gives the other one this much time to dial first.
 constexpr uint64_t kYieldNs = 30'000'000;
 /// Longer than an owner waits for a silent peer before it shuts its doors (fabric's heartbeat).
@@ -104,21 +104,9 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   peer.ways.push_back(id);
   peer.heard_ns = now_ns_ = monotonic_ns();
   expect(who, peer);
-  dial(ways_[id] = std::move(way));
-  dialling_.push_back(id);
+  want_dial(id, ways_[id] = std::move(way), now_ns_);
+  dial_due();
   return {};
-}
-
-/// Dials again ways that are not up: the previous connection to the same peer may still be ending.
-void FabricBackend::dial_again() {
-  std::erase_if(dialling_, [&](uint32_t id) {
-    const auto way = ways_.find(id);
-    if (way == ways_.end() || way->second.is_up || peers_.at(way->second.peer).is_lost ||
-        now_ns_ > way->second.dial_until_ns)
-      return true;
-    dial(way->second);
-    return false;
-  });
 }
 
 void FabricBackend::remove_peer(const Incarnation& who) {
@@ -127,6 +115,7 @@ void FabricBackend::remove_peer(const Incarnation& who) {
   for (const uint32_t id : found->second.ways) {
     Way& way = ways_.at(id);
     fencing_ -= way.fence != FenceState::kNone;
+    dialling_.erase(id);
     if (way.link == 0) continue;
     const LinkOfRail link{way.rail, way.link};
     if (!rails_[way.rail]->serves(way.link)) {
@@ -146,22 +135,48 @@ bool FabricBackend::is_up(uint32_t way) const {
   return found != ways_.end() && found->second.is_up;
 }
 
-void FabricBackend::dial(Way& way) {
-  if (way.link != 0 || now_ns_ < way.dial_ns || peers_[way.peer].is_lost) return;
-  if (!dials_.take(now_ns_)) {
-    way.dial_ns = dials_.next_ns();
-    return;
+/// A way that has a link is dialled once that link has ended.
+void FabricBackend::want_dial(uint32_t id, Way& way, uint64_t when_ns) {
+  if (way.link != 0 || now_ns_ > way.dial_until_ns || peers_.at(way.peer).is_lost) return;
+  if (takes_open_link(id, way)) return;
+  dialling_.set_if_earlier(id, std::max({now_ns_, when_ns, way.dial_ns}));
+}
+
+void FabricBackend::dial_due() {
+  while (const std::optional<uint32_t> id = dialling_.first(now_ns_ + 1)) {
+    Way& way = ways_.at(*id);
+    const bool is_dialled = now_ns_ <= way.dial_until_ns && !takes_open_link(*id, way);
+    if (is_dialled && !dials_.take(now_ns_)) return;
+    dialling_.erase(*id);
+    if (is_dialled) dial(*id, way);
   }
+}
+
+/// The peer may have dialled.
+bool FabricBackend::takes_open_link(uint32_t id, Way& way) {
+  const std::optional<uint64_t> open = rails_[way.rail]->link_to(way.engine);
+  if (open) take_link(id, way, *open);
+  return open.has_value();
+}
+
+/// The previous connection to the same peer may still be ending: then it fails, and is tried again.
+void FabricBackend::dial(uint32_t id, Way& way) {
+  const uint64_t pause_ns = kDialPauseNs << std::min(way.dials++, 7u);
   way.dial_ns = now_ns_ + kDialPauseNs;
+  way.dial_again_ns = now_ns_ + std::min(pause_ns, kDialPauseMaxNs);
   const Result<uint64_t> link = rails_[way.rail]->dial(way.peer, way.address, now_ns_ + kDialNs);
-  if (!link.ok()) return end_probes(way);
+  if (!link.ok()) {
+    end_probes(way);
+    return want_dial(id, way, way.dial_again_ns);
+  }
   ++statistics_.dials;
-  way.link = link.value();
-  uint32_t id = 0;
-  for (const uint32_t each : peers_[way.peer].ways)
-    if (&ways_[each] == &way) id = each;
-  way_of_link_[{way.rail, way.link}] = id;
-  if (rails_[way.rail]->is_up(way.link)) link_up(way.rail, {way.link, way.peer, way.engine, false});
+  take_link(id, way, link.value());
+}
+
+void FabricBackend::take_link(uint32_t id, Way& way, uint64_t link) {
+  way.link = link;
+  way_of_link_[{way.rail, link}] = id;
+  if (rails_[way.rail]->is_up(link)) link_up(way.rail, {link, way.peer, way.engine, false});
 }
 
 void FabricBackend::post(uint32_t id, const Piece& piece) {
@@ -178,8 +193,8 @@ void FabricBackend::probe(uint32_t id, uint64_t probe) {
   way.probes.push_back(probe);
   if (way.is_up) return rails_[way.rail]->ping(way.link, probe);
   way.dial_until_ns = now_ns_ + kWantedNs;
-  if (std::find(dialling_.begin(), dialling_.end(), id) == dialling_.end()) dialling_.push_back(id);
-  dial(way);
+  want_dial(id, way, now_ns_);
+  dial_due();
 }
 
 void FabricBackend::end_probes(Way& way) {
@@ -224,6 +239,8 @@ void FabricBackend::link_up(size_t rail, const LinkUp& up) {
     if (!way.is_up) events_.push_back(WayUp{id});
     way.link = up.link;
     way.is_up = true;
+    way.dial_until_ns = way.dials = 0;
+    dialling_.erase(id);
     way.generation = rails_[rail]->generation(up.link);
     way_of_link_[link] = id;
     for (const uint64_t probe : way.probes) rails_[rail]->ping(way.link, probe);
@@ -269,7 +286,9 @@ void FabricBackend::link_lost(LinkOfRail link, fabric::PeerFailure why) {
 void FabricBackend::link_fenced(LinkOfRail link) {
   const auto id = way_of_link_.find(link);
   if (id == way_of_link_.end()) return;
-  ways_.at(id->second).link = 0;
+  Way& way = ways_.at(id->second);
+  way.link = 0;
+  want_dial(id->second, way, way.dial_again_ns);
   way_of_link_.erase(id);
 }
 
@@ -279,6 +298,7 @@ void FabricBackend::lose_peer(const Incarnation& who) {
   peer.is_lost = true;
   expect(who, peer);
   end_files_asked(who, Cause::kPeerLost);
+  for (const uint32_t id : peer.ways) dialling_.erase(id);
   if (!peer.ways.empty()) events_.push_back(OwnerLost{peer.ways.front()});
   const std::vector<LinkOfRail> up = peer.up;
   for (const LinkOfRail& link : up) {
@@ -338,7 +358,7 @@ bool FabricBackend::step(uint64_t now_ns) {
   if (fencing_ > 0) look_after_fences();
   if (!fences_asked_.empty()) answer_fences();
   look_after_peers();
-  if (!dialling_.empty()) dial_again();
+  dial_due();
   send_notifications();
   if (!files_asked_.empty()) ask_for_files();
   deliver_own();
@@ -359,9 +379,7 @@ uint64_t FabricBackend::next_deadline_ns() const {
   for (const auto& [token, asked] : files_asked_)
     if (asked.over && !asked.answer) next_ns = std::min(next_ns, asked.asked_ns + kAskAgainNs);
   if (!to_self_.empty() && notified_.size() < notification_room_) return 0;
-  for (const uint32_t id : dialling_)
-    if (const auto way = ways_.find(id); way != ways_.end() && way->second.link == 0)
-      next_ns = std::min(next_ns, way->second.dial_ns);
+  next_ns = std::min(next_ns, std::max(dialling_.next_ns(), dials_.next_ns()));
   if (fencing_ > 0 || !fences_asked_.empty()) next_ns = std::min(next_ns, now_ns_ + 1'000'000);
   return next_ns;
 }

@@ -101,6 +101,8 @@ class FabricBackend final : public Backend {
   /// A question without an answer for this long is asked again over the next link: a link that
   /// breaks may have swallowed it.
   static constexpr uint64_t kAskAgainNs = 500'000'000;
+  /// For how long after a probe, or while a fence waits, a way that is down is dialled.
+  static constexpr uint64_t kWantedNs = 1'000'000'000;
   enum class FenceState : uint8_t { kNone, kWanted, kAsked, kAnswered };
   struct Way {
     Incarnation peer{};
@@ -109,9 +111,11 @@ class FabricBackend final : public Backend {
     uint64_t engine = 0;  // fabric's number of the peer's rail
     uint64_t link = 0;  // 0: none; otherwise the link is dialled, up, or closed and not fenced yet
     bool is_up = false;
-    uint64_t generation = 0;  // of the latest link that was up
-    uint64_t dial_ns = 0;     // the way is not dialled before this time
-    uint64_t dial_until_ns = std::numeric_limits<uint64_t>::max();
+    uint64_t generation = 0;     // of the latest link that was up
+    uint64_t dial_ns = 0;        // the way is not dialled before this time
+    uint64_t dial_again_ns = 0;  // and not before this one unless a probe asks for it
+    uint64_t dial_until_ns = std::numeric_limits<uint64_t>::max();  // how long it is wanted
+    uint32_t dials = 0;                                             // since it was last up
     std::vector<uint64_t> probes;
     FenceState fence = FenceState::kNone;
     LinkOfRail asked_over;
@@ -144,7 +148,11 @@ class FabricBackend final : public Backend {
     std::optional<FileOpened> answer;
   };
 
-  void dial(Way& way);
+  void want_dial(uint32_t id, Way& way, uint64_t when_ns);
+  void dial_due();
+  void dial(uint32_t id, Way& way);
+  bool takes_open_link(uint32_t id, Way& way);
+  void take_link(uint32_t id, Way& way, uint64_t link);
   void handle(size_t rail, const RailEvent& event);
   void link_up(size_t rail, const LinkUp& up);
   void link_lost(LinkOfRail link, fabric::PeerFailure why);
@@ -159,7 +167,7 @@ class FabricBackend final : public Backend {
 
   // fabric_fences.cpp
   void look_after_fences();
-  void ask_for_fence(Way& way);
+  void ask_for_fence(uint32_t id, Way& way);
   bool is_fenced_there(const Way& way) const;
   void answer_fences();
   void fence_asked(const FenceAsked& asked);
@@ -167,7 +175,6 @@ class FabricBackend final : public Backend {
 
   void expect(const Incarnation& who, const Peer& peer);
   void look_after_peers();
-  void dial_again();
 
   // fabric_files.cpp
   void ask_for_files();
@@ -200,9 +207,10 @@ class FabricBackend final : public Backend {
   /// Many links that break at once are not all dialled at once.
   static constexpr double kDialsAtOnce = 64, kDialsPerSecond = 1000;
   TokenBucket dials_{kDialsAtOnce, kDialsPerSecond};
-  /// Ways that are dialled repeatedly: until they are up for the first time, later for a while
-  /// after each probe.
-  std::vector<uint32_t> dialling_;
+  /// Ways without a link that are to be dialled: until they are up for the first time, later for a
+  /// while after each probe. Those that wait for the limit keep their times, so that none waits for
+  /// those that came later.
+  Due<uint32_t> dialling_;
   FabricStatistics statistics_;
 };
 

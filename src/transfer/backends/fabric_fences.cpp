@@ -35,14 +35,17 @@ void FabricBackend::look_after_fences() {
       --fencing_;
       events_.push_back(WayFenced{id});
     } else if (way.fence == FenceState::kWanted) {
-      ask_for_fence(way);
+      ask_for_fence(id, way);
     }
   }
 }
 
-void FabricBackend::ask_for_fence(Way& way) {
+void FabricBackend::ask_for_fence(uint32_t id, Way& way) {
   const std::vector<LinkOfRail>& up = peers_.at(way.peer).up;
-  if (up.empty()) return dial(way);
+  if (up.empty()) {
+    way.dial_until_ns = now_ns_ + kWantedNs;
+    return want_dial(id, way, way.dial_again_ns);
+  }
   way.asked_over = up[way.fence_turn++ % up.size()];
   way.asked_ns = now_ns_;
   way.fence = FenceState::kAsked;

@@ -8,7 +8,9 @@
 namespace braid::transfer {
 namespace {
 
-constexpr size_t kTextBytesMax = kFrameBytesMax - 4096;
+/// An engine with 1,000 peers and 8 rails has some megabytes to say.
+constexpr size_t kTextBytesMax = 64 << 20;
+constexpr size_t kAnswerBytesMax = kTextBytesMax + 4096;
 
 struct ReportQuestion {
   uint64_t nonce = 0;
@@ -58,7 +60,7 @@ Result<std::string> ask_for_report(const Name& name, const std::string& store,
   if (!socket.ok()) return because(socket.status());
   const ReportQuestion question{fabric::random_number(), owner.incarnation};
   const auto bytes = ask(socket.value(), write(SealedKind::kReportQuestion, question, secret),
-                         kFrameBytesMax, end_ns);
+                         kAnswerBytesMax, end_ns);
   if (!bytes.ok() && cause_of(bytes.status()) == Cause::kNoSegment)
     return failure(Cause::kOtherVersion,
                    "engine '" + name.text + "': its braid is older, and does not say how it does",

@@ -69,9 +69,12 @@ Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns) {
 
 Result<Name> find_engine(const Name& name, const std::string& store) {
   if (!name.is_bare() || store.empty()) return name;
-  BRAID_LET(folder, socket_folder());
-  const Result<bool> is_here = is_listened_at(folder + "/" + name.text);
-  if (!is_here.ok() || is_here.value()) return name;
+  // A host without a folder for sockets has no engine with a name, but the cluster may have it.
+  const Result<std::string> folder = socket_folder();
+  if (!folder.ok()) return look_up(name.text, store);
+  const Result<bool> is_here = is_listened_at(folder.value() + "/" + name.text);
+  const bool is_unseen = !is_here.ok() && cause_of(is_here.status()) == Cause::kTooMuch;
+  if (is_unseen || (is_here.ok() && is_here.value())) return name;
   return look_up(name.text, store);
 }
 

@@ -17,9 +17,9 @@ namespace braid::transfer {
 Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort& at,
                                                                const std::string& name,
                                                                const fabric::Secret& secret,
-                                                               Describe describe, Report report) {
+                                                               Asked engine) {
   std::unique_ptr<DirectoryServer> server(
-      new DirectoryServer(secret, std::move(describe), std::move(report)));  // owner: server
+      new DirectoryServer(secret, std::move(engine)));  // owner: server
   server->at_ = at;
   BRAID_LET(tcp, listen_at(at, server->at_.port));
   server->tcp_ = std::move(tcp);
@@ -132,7 +132,7 @@ bool DirectoryServer::read_question(Connection& connection) {
 /// Empty: it is no question, and gets no answer.
 std::vector<std::byte> DirectoryServer::answer_to(Bytes asked) {
   if (is_report_question(asked)) {
-    auto report = answer_report(asked, secret_, describe_().incarnation, report_);
+    auto report = answer_report(asked, secret_, engine_.incarnation, engine_.report);
     ++(report.ok() ? statistics_.answered : statistics_.refused);
     return report.ok() ? std::move(report).value() : refuse(asked, report.status(), secret_);
   }
@@ -143,12 +143,11 @@ std::vector<std::byte> DirectoryServer::answer_to(Bytes asked) {
   }
   Answer answer;
   answer.nonce = question.value().nonce;
-  answer.description = describe_();
   const Incarnation& wanted = question.value().incarnation;
-  if (wanted != Incarnation{} && wanted != answer.description.incarnation) {
+  if (wanted != Incarnation{} && wanted != engine_.incarnation)
     answer.cause = Cause::kNoSegment;
-    answer.description = {};
-  }
+  else
+    answer.description = engine_.describe();
   ++statistics_.answered;
   return encode(answer, secret_, question.value().version);
 }

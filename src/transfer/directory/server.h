@@ -28,14 +28,17 @@ class DirectoryServer {
   static constexpr uint64_t kPauseNs = 100'000'000;
   static constexpr size_t kQuestionBytesMax = 256;
 
-  using Describe = std::function<Description()>;
-  using Report = std::function<std::string()>;
+  /// The engine that is asked. Its functions are called for questions with the secret alone.
+  struct Asked {
+    Incarnation incarnation{};
+    std::function<Description()> describe;
+    std::function<std::string()> report;  ///< how it does, as JSON
+  };
 
-  /// An empty `name`: no Unix socket. `report`: how the engine does, as JSON.
+  /// An empty `name`: no Unix socket.
   static Result<std::unique_ptr<DirectoryServer>> open(const HostAndPort& at,
                                                        const std::string& name,
-                                                       const fabric::Secret& secret,
-                                                       Describe describe, Report report);
+                                                       const fabric::Secret& secret, Asked engine);
   ~DirectoryServer();
 
   /// Where it listens; the port is the one that was taken.
@@ -54,8 +57,8 @@ class DirectoryServer {
     size_t sent_bytes = 0;
   };
 
-  DirectoryServer(const fabric::Secret& secret, Describe describe, Report report)
-      : secret_(secret), describe_(std::move(describe)), report_(std::move(report)) {}
+  DirectoryServer(const fabric::Secret& secret, Asked engine)
+      : secret_(secret), engine_(std::move(engine)) {}
   void watch(int descriptor, uint32_t events, bool is_new) const;
   void accept_from(const Descriptor& listener, uint64_t now_ns);
   void listen(bool is_open) const;
@@ -65,8 +68,7 @@ class DirectoryServer {
   bool write_answer(Connection& connection);
 
   fabric::Secret secret_;
-  Describe describe_;
-  Report report_;
+  Asked engine_;
   HostAndPort at_;
   std::string path_;
   Descriptor events_;  // an epoll

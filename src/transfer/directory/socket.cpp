@@ -72,6 +72,17 @@ Result<sockaddr_un> unix_address(const std::string& path) {
   return address;
 }
 
+Result<Descriptor> connect_to(const addrinfo& at, const std::string& what, uint64_t end_ns) {
+  BRAID_LET(socket, new_socket(at.ai_family));
+  if (connect(socket.get(), at.ai_addr, at.ai_addrlen) != 0 && errno != EINPROGRESS)
+    return system_error(what);
+  if (!wait_for(socket.get(), Awaited::kWriting, end_ns)) return late(what);
+  socklen_t size_bytes = sizeof errno;
+  getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &errno, &size_bytes);
+  if (errno != 0) return system_error(what);
+  return std::move(socket);
+}
+
 Status send_all(int socket, Bytes bytes, uint64_t end_ns) {
   while (!bytes.empty()) {
     const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -145,19 +156,14 @@ Result<Descriptor> listen_at_path(const std::string& path) {
 
 Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
   BRAID_LET(addresses, look_up(at, false));
+  const std::string what = "cannot connect to " + at.host + ":" + std::to_string(at.port);
   Status last = Status::error("no address");
   for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
-    BRAID_LET(socket, new_socket(each->ai_family));
-    const std::string what = "cannot connect to " + at.host + ":" + std::to_string(at.port);
-    if (connect(socket.get(), each->ai_addr, each->ai_addrlen) != 0 && errno != EINPROGRESS) {
-      last = system_error(what);
-      continue;
-    }
-    if (!wait_for(socket.get(), Awaited::kWriting, end_ns)) return late(what);
-    socklen_t size_bytes = sizeof errno;
-    getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &errno, &size_bytes);
-    if (errno == 0) return std::move(socket);
-    last = system_error(what);
+    Result<Descriptor> connected = connect_to(*each, what, end_ns);
+    if (connected.ok()) return connected;
+    last = connected.status();
+    const Cause cause = cause_of(last);
+    if (cause == Cause::kTooMuch || cause == Cause::kDeadline) break;  // for the others too
   }
   return last;
 }

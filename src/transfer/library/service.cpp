@@ -83,13 +83,14 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
     at = listen;
   }
   Engine& described = *engine;
-  BRAID_LET(directory,
-            DirectoryServer::open(
-                at, options.name, opened.secret, [&described] { return described.describe(); },
-                [&described] {
-                  return write_report(StatsFormat::kJson,
-                                      report_of(described, to_hex(described.incarnation())));
-                }));
+  BRAID_LET(directory, DirectoryServer::open(
+                           at, options.name, opened.secret,
+                           {described.incarnation(), [&described] { return described.describe(); },
+                            [&described] {
+                              return write_report(
+                                  StatsFormat::kJson,
+                                  report_of(described, to_hex(described.incarnation())));
+                            }}));
   std::unique_ptr<SharingServer> sharing;
   if (described.sharing() != nullptr) {
     auto server = SharingServer::open(described.incarnation(), opened.secret, *described.sharing());
