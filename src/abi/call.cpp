@@ -14,13 +14,14 @@ namespace {
 struct Failure {
   std::string message;
   int cuda_result = 0;
+  int cause = 0;
 };
 std::atomic<int> forks = 0;
 
 }  // namespace
 
-braid_status report(braid_status code, std::string message, int cuda_result) {
-  if (auto* last = kept_by_thread<Failure>()) *last = {std::move(message), cuda_result};
+braid_status report(braid_status code, std::string message, int cuda_result, int cause) {
+  if (auto* last = kept_by_thread<Failure>()) *last = {std::move(message), cuda_result, cause};
   return code;
 }
 
@@ -33,6 +34,11 @@ const char* last_error() {
 int last_cuda_error() {
   const auto* last = kept_by_thread<Failure>();
   return last != nullptr ? last->cuda_result : 0;
+}
+
+int last_cause() {
+  const auto* last = kept_by_thread<Failure>();
+  return last != nullptr ? last->cause : 0;
 }
 
 // The forks since this process, or an ancestor of it, opened the first engine.

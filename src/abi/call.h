@@ -13,16 +13,20 @@
 
 namespace braid::abi {
 
-/// Keeps the message for `last_error` in this thread; returns the code.
-braid_status report(braid_status code, std::string message, int cuda_result = 0);
+/// Keeps the message for `last_error` in this thread, and what else is known of the failure;
+/// returns the code.
+braid_status report(braid_status code, std::string message, int cuda_result = 0, int cause = 0);
 /// The same for a Status, under `code`, if it has failed.
 inline braid_status report(const Status& status, braid_status code = BRAID_ERROR_ARGUMENT) {
-  return status.ok() ? BRAID_OK : report(code, status.message(), status.cuda_result());
+  return status.ok() ? BRAID_OK
+                     : report(code, status.message(), status.cuda_result(), status.cause());
 }
 /// The message of this thread's latest failure, valid until the next one. "" when there was none.
 const char* last_error();
 /// The CUresult of that failure; 0 when it did not come from the driver.
 int last_cuda_error();
+/// The `Status::cause` of that failure; 0 when it has none.
+int last_cause();
 
 /// The process that an engine belongs to. In a child its threads do not exist, and its memory, its
 /// sockets and its contexts are the parent's. The check costs nothing at a fork, and needs no

@@ -98,12 +98,6 @@ void Rail::look_after_buffers() {
 
 // ---- Links ----
 
-std::optional<uint64_t> Rail::link_to(uint64_t engine) const {
-  const std::optional<uint64_t> peer = engine_->find_peer(engine);
-  const auto link = peer ? link_of_peer_.find(*peer) : link_of_peer_.end();
-  return link == link_of_peer_.end() ? std::nullopt : std::optional(link->second);
-}
-
 Result<uint64_t> Rail::dial(const Incarnation& who, Bytes bytes, uint64_t deadline_ns) {
   BRAID_LET(address, fabric::decode_address(bytes, secret_));
   BRAID_LET(peer, engine_->connect(address, deadline_ns));

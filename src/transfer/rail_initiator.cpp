@@ -15,6 +15,12 @@ Cause seen_here(Cause cause) { return cause == Cause::kOtherWay ? Cause::kPathFa
 
 }  // namespace
 
+std::optional<uint64_t> Rail::link_to(uint64_t engine) const {
+  const std::optional<uint64_t> peer = engine_->find_peer(engine);
+  const auto link = peer ? link_of_peer_.find(*peer) : link_of_peer_.end();
+  return link == link_of_peer_.end() ? std::nullopt : std::optional(link->second);
+}
+
 /// Limits a gathered write, so that a large slice or many slices do not delay the end of another
 /// one for long.
 bool Rail::Gathered::has_room_for(uint64_t more_bytes) const {

@@ -14,7 +14,7 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kMagic = 0x3130726168736220;  // " bshar01": of this layout
+constexpr uint64_t kMagic = 0x3230726168736220;  // " bshar02": of this layout
 /// Rows of the table have one size. An engine uses its other NICs all the same, but shares them
 /// with no other process.
 constexpr size_t kNicsMax = 16;
@@ -52,7 +52,7 @@ struct HostShares::Row {
   std::array<SharedNic, kNicsMax> nics;
 };
 
-std::string HostShares::usual_name() { return "/braid-transfer1-" + std::to_string(geteuid()); }
+std::string HostShares::usual_name() { return "/braid-transfer2-" + std::to_string(geteuid()); }
 
 Result<std::unique_ptr<HostShares>> HostShares::open(const std::string& name,
                                                      const std::vector<RailDescription>& rails) {

@@ -1,5 +1,5 @@
 // The transfer engines of one user on this host, and how much each uses of which NIC: a table in
-// shared memory (host/shared_table.h), /dev/shm/braid-transfer1-<uid>. Each engine has a row that
+// shared memory (host/shared_table.h), /dev/shm/braid-transfer2-<uid>. Each engine has a row that
 // it alone writes. A row takes no share once its owner has died (seen after 5 ms of silence) or has
 // been stopped (after 50 ms); the next engine takes the row of a dead one.
 //

@@ -207,7 +207,7 @@ TEST_F(HostSharesTest, WhatIsWrittenThereByMistakeHurtsNobody) {
   one.begin();
   two.begin();
   (void)two.share();
-  auto table = SharedTable::open(name_, 0x3130726168736220, 8 + 16 * 32).value();
+  auto table = SharedTable::open(name_, 0x3230726168736220, 8 + 16 * 32).value();
   for (const uint64_t value : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{1} << 63}) {
     for (size_t word = 0; word < 1 + 16 * 4; ++word)
       static_cast<std::atomic<uint64_t>*>(table->row(1))[word] = value;

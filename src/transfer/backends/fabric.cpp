@@ -11,10 +11,6 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kDialNs = 2'000'000'000;
-/// After each dial that failed in a row, the next pause is twice as long.
-constexpr uint64_t kDialPauseNs = 10'000'000;
-constexpr uint64_t kDialPauseMaxNs = 1'000'000'000;
 /// The side with the higher incarnation gives the other one this much time to dial first.
 constexpr uint64_t kYieldNs = 30'000'000;
 /// Longer than an owner waits for a silent peer before it shuts its doors (fabric's heartbeat).
@@ -133,50 +129,6 @@ void FabricBackend::remove_peer(const Incarnation& who) {
 bool FabricBackend::is_up(uint32_t way) const {
   const auto found = ways_.find(way);
   return found != ways_.end() && found->second.is_up;
-}
-
-/// A way that has a link is dialled once that link has ended.
-void FabricBackend::want_dial(uint32_t id, Way& way, uint64_t when_ns) {
-  if (way.link != 0 || now_ns_ > way.dial_until_ns || peers_.at(way.peer).is_lost) return;
-  if (takes_open_link(id, way)) return;
-  dialling_.set_if_earlier(id, std::max({now_ns_, when_ns, way.dial_ns}));
-}
-
-void FabricBackend::dial_due() {
-  while (const std::optional<uint32_t> id = dialling_.first(now_ns_ + 1)) {
-    Way& way = ways_.at(*id);
-    const bool is_dialled = now_ns_ <= way.dial_until_ns && !takes_open_link(*id, way);
-    if (is_dialled && !dials_.take(now_ns_)) return;
-    dialling_.erase(*id);
-    if (is_dialled) dial(*id, way);
-  }
-}
-
-/// The peer may have dialled.
-bool FabricBackend::takes_open_link(uint32_t id, Way& way) {
-  const std::optional<uint64_t> open = rails_[way.rail]->link_to(way.engine);
-  if (open) take_link(id, way, *open);
-  return open.has_value();
-}
-
-/// The previous connection to the same peer may still be ending: then it fails, and is tried again.
-void FabricBackend::dial(uint32_t id, Way& way) {
-  const uint64_t pause_ns = kDialPauseNs << std::min(way.dials++, 7u);
-  way.dial_ns = now_ns_ + kDialPauseNs;
-  way.dial_again_ns = now_ns_ + std::min(pause_ns, kDialPauseMaxNs);
-  const Result<uint64_t> link = rails_[way.rail]->dial(way.peer, way.address, now_ns_ + kDialNs);
-  if (!link.ok()) {
-    end_probes(way);
-    return want_dial(id, way, way.dial_again_ns);
-  }
-  ++statistics_.dials;
-  take_link(id, way, link.value());
-}
-
-void FabricBackend::take_link(uint32_t id, Way& way, uint64_t link) {
-  way.link = link;
-  way_of_link_[{way.rail, link}] = id;
-  if (rails_[way.rail]->is_up(link)) link_up(way.rail, {link, way.peer, way.engine, false});
 }
 
 void FabricBackend::post(uint32_t id, const Piece& piece) {

@@ -1,10 +1,7 @@
 // The C interface of include/braid/transfer_abi.h: an engine itself, and its memory.
 #include "transfer/library/abi.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -24,10 +21,6 @@ static_assert(BRAID_TRANSFER_NOTIFICATION_BYTES == kNotificationBytesMax);
 
 namespace {
 
-thread_local std::string last_error;
-thread_local Cause last_cause = Cause::kNone;
-std::atomic<int> forks = 0;
-
 std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
 /// Ends the engine before its memory is unmapped, since peers may write there until then.
@@ -46,67 +39,43 @@ std::vector<std::string> list_of(const char* const* texts, size_t count) {
   return {texts, texts + count};
 }
 
-int forks_so_far() {
-  static const bool is_watched =
-      pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;  // in the child
-  return is_watched ? forks.load() : 0;
-}
-
-braid_status report(braid_status code, std::string message, Cause cause) {
-  last_error = std::move(message);
-  last_cause = cause;
-  return code;
-}
-
-braid_status hand_out(const std::string& text, char* buffer, size_t buffer_bytes,
-                      size_t* needed_bytes) {
-  if (needed_bytes != nullptr) *needed_bytes = text.size() + 1;
-  if (buffer == nullptr && buffer_bytes == 0) return BRAID_OK;
-  if (buffer == nullptr || buffer_bytes < text.size() + 1)
-    return report(BRAID_ERROR_ARGUMENT, "the buffer is null, or smaller than " +
-                                            std::to_string(text.size() + 1) + " bytes");
-  std::memcpy(buffer, text.c_str(), text.size() + 1);
-  return BRAID_OK;
-}
-
 }  // namespace braid::transfer::abi
 
-braid_status braid_transfer_open(const braid_transfer_options* options,
-                                 braid_transfer** transfer) try {
-  if (transfer == nullptr || (options != nullptr && options->struct_bytes < sizeof(size_t)))
-    return report(BRAID_ERROR_ARGUMENT,
-                  "there is no place for the engine, or struct_bytes is not set");
-  *transfer = nullptr;
-  braid_transfer_options given{};  // fields that an older program does not know are zero
-  if (options != nullptr)
-    std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
-  if (!is_list(given.addresses, given.address_count) ||
-      !is_list(given.providers, given.provider_count))
-    return report(BRAID_ERROR_ARGUMENT, "addresses or providers are null, or one of them is");
-  OpenOptions wanted;
-  wanted.name = text_of(given.name);
-  wanted.listen = text_of(given.listen);
-  wanted.addresses = list_of(given.addresses, given.address_count);
-  wanted.nics = text_of(given.nics);
-  wanted.providers = list_of(given.providers, given.provider_count);
-  wanted.secret_file = text_of(given.secret_file);
-  wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
-  wanted.is_pinned = given.is_unpinned == 0;
-  wanted.store = text_of(given.store);
-  wanted.has_gpu_memory = given.gpu_memory != 0;
-  auto service = Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
-  if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);
-  auto opened = std::make_unique<braid_transfer>();
-  opened->service = std::move(service).value();
-  *transfer = opened.release();  // owner: the caller, until braid_transfer_close
-  return BRAID_OK;
-} catch (const std::exception& unexpected) {
-  return report(BRAID_ERROR_MEMORY, unexpected.what());
+braid_status braid_transfer_open(const braid_transfer_options* options, braid_transfer** transfer) {
+  return guarded([&]() -> braid_status {
+    if (transfer == nullptr || (options != nullptr && options->struct_bytes < sizeof(size_t)))
+      return report(BRAID_ERROR_ARGUMENT,
+                    "there is no place for the engine, or struct_bytes is not set");
+    *transfer = nullptr;
+    braid_transfer_options given{};  // fields that an older program does not know are zero
+    if (options != nullptr)
+      std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+    if (!is_list(given.addresses, given.address_count) ||
+        !is_list(given.providers, given.provider_count))
+      return report(BRAID_ERROR_ARGUMENT, "addresses or providers are null, or one of them is");
+    OpenOptions wanted;
+    wanted.name = text_of(given.name);
+    wanted.listen = text_of(given.listen);
+    wanted.addresses = list_of(given.addresses, given.address_count);
+    wanted.nics = text_of(given.nics);
+    wanted.providers = list_of(given.providers, given.provider_count);
+    wanted.secret_file = text_of(given.secret_file);
+    wanted.allows_unauthenticated = given.allow_unauthenticated != 0;
+    wanted.is_pinned = given.is_unpinned == 0;
+    wanted.store = text_of(given.store);
+    wanted.has_gpu_memory = given.gpu_memory != 0;
+    auto service = Service::open(wanted, braid::topology::Machine(), braid::topology::host_nics());
+    if (!service.ok()) return report(service.status(), BRAID_ERROR_UNAVAILABLE);
+    auto opened = std::make_unique<braid_transfer>();
+    opened->service = std::move(service).value();
+    *transfer = opened.release();  // owner: the caller, until braid_transfer_close
+    return BRAID_OK;
+  });
 }
 
 void braid_transfer_close(braid_transfer* transfer) {
   // In a child process the engine's thread does not exist, and its memory is the parent's.
-  if (transfer == nullptr || transfer->forks != forks_so_far()) return;
+  if (transfer == nullptr || !transfer->process.is_this()) return;
   close_now(std::unique_ptr<braid_transfer>(transfer));
 }
 
@@ -183,8 +152,9 @@ braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t
   });
 }
 
-const char* braid_transfer_last_error() { return last_error.c_str(); }
+const char* braid_transfer_last_error() { return braid::abi::last_error(); }
 
 int braid_transfer_last_cause() {
-  return last_cause == Cause::kNone ? BRAID_TRANSFER_NO_CAUSE : static_cast<int>(last_cause);
+  const int cause = braid::abi::last_cause();
+  return cause == static_cast<int>(Cause::kNone) ? BRAID_TRANSFER_NO_CAUSE : cause;
 }

@@ -69,13 +69,13 @@ braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment, 
 }
 
 braid_status braid_transfer_topology(const char* const* devices, size_t device_count, char* buffer,
-                                     size_t buffer_bytes, size_t* needed_bytes) try {
-  if (!is_list(devices, device_count))
-    return report(BRAID_ERROR_ARGUMENT, "devices are null, or one of them is");
-  return hand_out(host_matrix(braid::topology::Machine(), list_of(devices, device_count)), buffer,
-                  buffer_bytes, needed_bytes);
-} catch (const std::exception& unexpected) {
-  return report(BRAID_ERROR_MEMORY, unexpected.what());
+                                     size_t buffer_bytes, size_t* needed_bytes) {
+  return guarded([&] {
+    if (!is_list(devices, device_count))
+      return report(BRAID_ERROR_ARGUMENT, "devices are null, or one of them is");
+    return hand_out(host_matrix(braid::topology::Machine(), list_of(devices, device_count)), buffer,
+                    buffer_bytes, needed_bytes);
+  });
 }
 
 braid_status braid_transfer_report(braid_transfer* transfer, int form, char* buffer,

@@ -159,7 +159,9 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
         map_memory_of(owner, origin_, secret_, std::min(end_ns, monotonic_after_ns(kMappingUs)));
   BRAID_LET(segment,
             with([&](Engine& engine) { return engine.open_segment(owner, std::move(mapped)); }));
-  (void)wait(left_us(), [&](Engine& engine) { return engine.ways_up(segment).first > 0; });
+  (void)wait(left_us(), [&](Engine& engine) {
+    return engine.ways_up(segment).first > 0 || engine.is_lost(segment);
+  });
   (void)wait(std::min(kSettleUs, left_us()), [&](Engine& engine) {
     const auto [up, all] = engine.ways_up(segment);
     return up == all || up == 0;
@@ -170,11 +172,16 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   });
   if (up > 0) return segment;
   const bool has_descriptors = Descriptor(dup(events_.get())).get() >= 0;
+  const bool is_lost = with([&](Engine& engine) { return engine.is_lost(segment); });
   with([&](Engine& engine) { (void)engine.close_segment(segment); });
   if (!has_descriptors)
     return failure(Cause::kTooMuch,
                    "segment '" + text + "': this process may open no more descriptors",
                    "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
+  if (is_lost)
+    return failure(Cause::kPeerLost,
+                   "segment '" + text + "': no rail of it has answered, and it was given up",
+                   "`braid segments " + text + "` shows its rails");
   return failure(Cause::kDeadline,
                  "segment '" + text + "': no rail of it has answered within the time limit",
                  "`braid segments " + text + "` shows its rails");
