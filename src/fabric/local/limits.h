@@ -31,6 +31,8 @@ inline constexpr uint64_t kLandedMax = 0xffffffff;  // in one record
 /// As many small pages as an engine gathers into 256 KiB.
 inline constexpr size_t kSegmentsMax = 64;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
+/// For processes that have ended.
+inline constexpr uint64_t kBetweenLooksForEndsNs = 1'000'000;
 /// How long a domain sleeps when it has something to do, and nobody tells it when.
 inline constexpr uint64_t kNapNs = 400'000;
 

@@ -225,7 +225,9 @@ class LocalDomain final : public Domain {
     std::vector<uint64_t> free_slots;
     std::set<uint64_t> broken;  // host writes of which a part was refused
     uint64_t held = 0;          // its messages that wait for buffers
-    File process;               // a pidfd, to notice its end
+    File process;               // a pidfd, since a child of the process may keep the socket open
+    Watch end;                  // of the process
+    bool has_ended = false;
   };
   struct Message {
     uint64_t visitor;
@@ -248,6 +250,7 @@ class LocalDomain final : public Domain {
   void take_copies();
   void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
   void look_at_sockets();
+  void look_at_visitors();
   bool is_time_to_look();
   void match_messages();
   void wake_up();
@@ -331,6 +334,7 @@ class LocalDomain final : public Domain {
   std::deque<Buffer> buffers_;
   std::deque<Completion> ready_;
   uint64_t looked_ns_ = 0;
+  uint64_t looked_for_ends_ns_ = 0;
   bool looks_eagerly_ = false;  // an offer is awaited
 };
 
