@@ -145,7 +145,7 @@ class LocalDomain final : public Domain {
     std::shared_ptr<Mapping> mapping;  // of GPU memory; null: asked for, or refused
     MappedPages pages;                 // of host memory, likewise
     std::byte* first = nullptr;        // there: the region's first byte
-    bool is_refused = false;
+    bool is_refused = false;           // by the owner, or this process cannot map it
     Offer offer;
     int gpu = -1;
     bool is_removed = false;                     // the owner has removed it: write nothing more
@@ -155,6 +155,8 @@ class LocalDomain final : public Domain {
     std::vector<uint64_t> waiting;               // postings
     bool is_open() const { return mapping != nullptr || pages.memory() != nullptr; }
     bool is_awaited() const { return !is_open() && !is_refused; }
+    /// The owner keeps the memory until it is let go, and says when it has removed it.
+    bool is_held() const { return !is_refused || offer.kind != Offer::kRefused; }
     bool let_go();
   };
   struct Peer {
