@@ -2,9 +2,13 @@
 // instead.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
+#include <string>
 
 #include "base/clock.h"
 #include "fabric/engine.h"
@@ -138,6 +142,50 @@ TEST_F(LocalMappedTest, WhatFindsNoPlaceOnTheBoardIsWrittenThroughTheQueue) {
     ASSERT_TRUE(writes_well(owner_->remote_range(region), 0, source)) << i;
     ASSERT_TRUE(std::equal(part.begin(), part.end(), source.begin())) << i;
   }
+}
+
+/// While it lives, this process can open no more files.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int unused = dup(0);  // the lowest
+    close(unused);
+    const rlimit limit{static_cast<rlim_t>(unused), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+size_t mappings_of_shared_memory() {
+  size_t count = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("memfd:braid-fabric") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST_F(LocalMappedTest, WhatCannotBeMappedIsAskedForOnceAndHeldUntilItIsRemoved) {
+  const auto mapped = add(4096), target = add(4096);
+  const auto source = test::some_bytes(4096, 3);
+  ASSERT_TRUE(writes_well(mapped.range, 0, source)) << "they are connected now";
+  const size_t before = mappings_of_shared_memory();
+  {
+    const NoMoreFiles limit;
+    ASSERT_TRUE(writes_well(target.range, 0, source));
+  }
+  for (int turn = 0; turn < 3; ++turn) {
+    target.memory->put(std::vector<std::byte>(4096));
+    ASSERT_TRUE(writes_well(target.range, 0, source));
+    EXPECT_EQ(target.memory->get(), source);
+  }
+  EXPECT_EQ(mappings_of_shared_memory(), before) << "each write asks for it";
+  owner_->remove_region(target.region);
+  EXPECT_TRUE(wait([&] { return owner_->drain(target.region) == Drain::kOver; }));
+  EXPECT_FALSE(writes_well(target.range, 0, source));
 }
 
 /// Of an allocation, only the part.

@@ -21,10 +21,11 @@ namespace braid::fabric {
 namespace {
 
 /// A process that asks for the memory behind a key, to map it, and then does nothing any more, or
-/// closes before it has looked at the answer.
+/// closes before it has looked at the answer, or leaves a child process behind.
 class Mapper {
  public:
-  explicit Mapper(bool closes = false) : closes_(closes) {
+  enum class Then : uint8_t { kNothing, kCloses, kForks };
+  explicit Mapper(Then then = Then::kNothing) : then_(then) {
     EXPECT_EQ(pipe(ends_), 0);
     EXPECT_EQ(pipe2(said_, O_NONBLOCK), 0);
     process_ = fork();
@@ -33,7 +34,10 @@ class Mapper {
       ask();
     }
   }
-  ~Mapper() { end(); }
+  ~Mapper() {
+    end();
+    for (const int file : {ends_[0], ends_[1], said_[0], said_[1]}) ::close(file);
+  }
   void start(Bytes address, const RemoteRange& range) {
     std::vector<std::byte> words(sizeof range);
     std::memcpy(words.data(), &range, sizeof range);
@@ -72,8 +76,13 @@ class Mapper {
     write.target_address = range.base;
     write.target_key = range.key;
     (void)domain->post_write(write);
+    if (then_ == Then::kForks && fork() == 0) {  // the child ends with the test
+      ::close(ends_[1]);
+      (void)!::read(ends_[0], words, 1);
+      _exit(0);
+    }
     say();
-    if (!closes_)
+    if (then_ != Then::kCloses)
       for (;;) pause();
     if (::read(ends_[0], words, 1) != 1) _exit(1);
     domain.reset();
@@ -84,7 +93,7 @@ class Mapper {
     if (::write(said_[1], "s", 1) != 1) _exit(1);
   }
 
-  bool closes_;
+  Then then_;
   int ends_[2] = {-1, -1}, said_[2] = {-1, -1};
   pid_t process_ = -1;
 };
@@ -95,7 +104,10 @@ const test::WireKind& shared_kind(const char* name = "local_gpu_to_shared") {
   throw std::runtime_error("no such wire");
 }
 /// Memory of a GPU, and of the host.
-class HeldTest : public testing::TestWithParam<const char*> {};
+class HeldTest : public testing::TestWithParam<const char*> {
+ protected:
+  static void expect_that_memory_is_held_until_the_end(Mapper::Then then);
+};
 
 void look(Domain& domain) {
   Completion completions[4];
@@ -113,8 +125,8 @@ bool wait(Domain& domain, const std::function<bool()>& until) {
   });
 }
 
-TEST_P(HeldTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
-  Mapper mapper;  // before the driver starts: a child cannot use it
+void HeldTest::expect_that_memory_is_held_until_the_end(Mapper::Then then) {
+  Mapper mapper(then);  // before the driver starts: a child cannot use it
   const auto wire = shared_kind(GetParam()).make();
   const auto owner = wire->open(1);
   const auto memory = wire->memory(1, 4096);
@@ -130,8 +142,17 @@ TEST_P(HeldTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
   EXPECT_TRUE(wait(*owner, [&] { return owner->drain(region) == Drain::kOver; }));
 }
 
+TEST_P(HeldTest, MemoryIsHeldUntilTheProcessThatMappedItHasEnded) {
+  expect_that_memory_is_held_until_the_end(Mapper::Then::kNothing);
+}
+
+/// The child has the socket too, and so it stays open.
+TEST_P(HeldTest, MemoryIsNotHeldByAChildOfTheProcessThatMappedIt) {
+  expect_that_memory_is_held_until_the_end(Mapper::Then::kForks);
+}
+
 TEST_P(HeldTest, WhoClosesBeforeItHasLookedHoldsNothing) {
-  Mapper mapper(true);  // before the driver starts: a child cannot use it
+  Mapper mapper(Mapper::Then::kCloses);  // before the driver starts: a child cannot use it
   const auto wire = shared_kind(GetParam()).make();
   const auto owner = wire->open(1);
   const auto memory = wire->memory(1, 4096);

@@ -271,7 +271,7 @@ bool LocalDomain::arm() {
 void LocalDomain::wake_up() {
   is_asleep_ = false;
   waker_.cancel();
-  looked_ns_ = 0;
+  looked_ns_ = looked_for_ends_ns_ = 0;
   const auto wake_up = [](auto& other) {
     if (other.consumer) other.consumer->wake_up();
   };
@@ -340,8 +340,7 @@ void LocalDomain::look_at_sockets() {
     for (const auto& [key, import] : peer.imports)
       looks_eagerly_ = looks_eagerly_ || import.is_awaited();
   });
-  visitors_.for_each([&](uint64_t, Visitor& visitor) { (void)visitor.socket->receive(); });
-  forget_ended_processes();
+  look_at_visitors();
 }
 
 }  // namespace braid::fabric::local

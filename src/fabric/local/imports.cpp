@@ -199,10 +199,9 @@ void LocalDomain::offered(Peer& peer, Packet packet) {
   if (!import.is_awaited()) return;
   import.offer = *offer;
   if (is_sound(*offer, peer) && open(import, std::move(packet.file))) return;
-  if (offer->kind != Offer::kRefused) peer.sayings->say(kLetGo, Numbered{offer->key, 1});
   import.is_refused = true;
   for (const uint64_t posting : std::exchange(import.waiting, {})) refuse(peer, posting);
-  stop_writing(import);
+  if (!import.is_held()) stop_writing(import);
 }
 
 /// False: this process cannot map it.
@@ -272,7 +271,7 @@ void LocalDomain::let_go_of_removed(Peer& peer) {
       ++found;
       continue;
     }
-    if (!import.is_refused && peer.socket) peer.sayings->say(kLetGo, Numbered{found->first, 1});
+    if (import.is_held() && peer.socket) peer.sayings->say(kLetGo, Numbered{found->first, 1});
     const auto lanes = std::move(import.lanes);
     found = peer.imports.erase(found);
     for (const auto& lane : lanes) release(lane);

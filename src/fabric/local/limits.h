@@ -32,6 +32,8 @@ inline constexpr size_t kSegmentsMax = 64;
 /// A GPU copies a slice in less time than a posting of its own would cost the CPU.
 inline constexpr uint64_t kGatheredBytesMax = 4 << 20;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
+/// For processes that have ended.
+inline constexpr uint64_t kBetweenLooksForEndsNs = 1'000'000;
 /// How long a domain sleeps when it has something to do, and nobody tells it when.
 inline constexpr uint64_t kNapNs = 400'000;
 

@@ -21,11 +21,23 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
   if (!segment.ok()) return;
   Visitor visitor;
   visitor.process = process_file(socket.process());
+  if (visitor.process.is_open()) visitor.end = waker_.watch(visitor.process.get());
   visitor.sayings.emplace(&segment.value().shared().to_writer);
   visitor.consumer.emplace(&segment.value().shared().to_owner);
   visitor.segment.emplace(std::move(segment).value());
   visitor.socket.emplace(std::move(socket));
   visitors_.add(std::move(visitor));
+}
+
+/// Notices that they have left. Processes that left before are looked at too.
+void LocalDomain::look_at_visitors() {
+  const bool looks_for_ends = looked_ns_ - looked_for_ends_ns_ >= kBetweenLooksForEndsNs;
+  if (looks_for_ends) looked_for_ends_ns_ = looked_ns_;
+  visitors_.for_each([&](uint64_t, Visitor& visitor) {
+    (void)visitor.socket->receive();
+    if (looks_for_ends) visitor.has_ended = has_ended(visitor.process);
+  });
+  if (looks_for_ends) forget_ended_processes();
 }
 
 /// False: the visitor has left, and all its records were handled; or it does not take its records.
@@ -41,7 +53,8 @@ bool LocalDomain::serve(uint64_t id, Visitor& visitor) {
   };
   for (int count = 0; count < kRecordsAtOnce && may_say_more(); ++count) {
     const std::optional<Consumer::Record> record = visitor.consumer->take();
-    if (!record) return !visitor.socket->is_closed() && !visitor.consumer->is_broken();
+    if (!record)
+      return !visitor.socket->is_closed() && !visitor.has_ended && !visitor.consumer->is_broken();
     handle(id, visitor, *record);
   }
   return true;
@@ -168,10 +181,8 @@ void LocalDomain::leave(uint64_t id) {
   }
   if (is_own)
     for (const uint64_t key : keys) let_go(id, key);
-  else if (!keys.empty()) {
-    Watch end = visitor.process.is_open() ? waker_.watch(visitor.process.get()) : Watch();
-    ghosts_.push_back({std::move(visitor.process), std::move(end), id, std::move(regions)});
-  }
+  else if (!keys.empty())
+    ghosts_.push_back({std::move(visitor.process), std::move(visitor.end), id, std::move(regions)});
   std::erase_if(messages_, [&](const Message& message) { return message.visitor == id; });
   visitors_.erase(id);
 }

@@ -145,7 +145,7 @@ class LocalDomain final : public Domain {
     std::shared_ptr<Mapping> mapping;  // of GPU memory; null: asked for, or refused
     MappedPages pages;                 // of host memory, likewise
     std::byte* first = nullptr;        // there: the region's first byte
-    bool is_refused = false;
+    bool is_refused = false;           // by the owner, or this process cannot map it
     Offer offer;
     int gpu = -1;
     bool is_removed = false;                     // the owner has removed it: write nothing more
@@ -155,6 +155,8 @@ class LocalDomain final : public Domain {
     std::vector<uint64_t> waiting;               // postings
     bool is_open() const { return mapping != nullptr || pages.memory() != nullptr; }
     bool is_awaited() const { return !is_open() && !is_refused; }
+    /// The owner keeps the memory until it is let go, and says when it has removed it.
+    bool is_held() const { return !is_refused || offer.kind != Offer::kRefused; }
     bool let_go();
   };
   struct Peer {
@@ -225,7 +227,9 @@ class LocalDomain final : public Domain {
     std::vector<uint64_t> free_slots;
     std::set<uint64_t> broken;  // host writes of which a part was refused
     uint64_t held = 0;          // its messages that wait for buffers
-    File process;               // a pidfd, to notice its end
+    File process;               // a pidfd, since a child of the process may keep the socket open
+    Watch end;                  // of the process
+    bool has_ended = false;
   };
   struct Message {
     uint64_t visitor;
@@ -248,6 +252,7 @@ class LocalDomain final : public Domain {
   void take_copies();
   void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
   void look_at_sockets();
+  void look_at_visitors();
   bool is_time_to_look();
   void match_messages();
   void wake_up();
@@ -331,6 +336,7 @@ class LocalDomain final : public Domain {
   std::deque<Buffer> buffers_;
   std::deque<Completion> ready_;
   uint64_t looked_ns_ = 0;
+  uint64_t looked_for_ends_ns_ = 0;
   bool looks_eagerly_ = false;  // an offer is awaited
 };
 
