@@ -130,6 +130,12 @@ void KvTest::read(BlockId id, BlockId name, uint64_t version) {
   use_gpu(0);
 }
 
+void KvTest::read_in_a_step(std::span<const BlockId> ids, uint64_t version) {
+  rotation().begin_step();
+  for (const BlockId id : ids) read(id, version);
+  EXPECT_TRUE(rotation().end_step().ok());
+}
+
 void KvTest::expect_on_host(BlockId id, uint64_t version) {
   for (size_t rank = 0; rank < caches_.size(); ++rank) {
     const std::byte* bytes = rotation_->host_block(rank, id);

@@ -82,6 +82,8 @@ class KvTest : public braid::test::ServerTest {
   /// Written under another block's name: a block that is computed again.
   void write(BlockId id, BlockId name, uint64_t version);
   void read(BlockId id, BlockId name, uint64_t version);
+  /// One step that reads the blocks.
+  void read_in_a_step(std::span<const BlockId> ids, uint64_t version);
   /// What a block holds on the host is `version`, on each rank.
   void expect_on_host(BlockId id, uint64_t version);
 
