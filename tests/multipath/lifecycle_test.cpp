@@ -1,4 +1,5 @@
 // Opening, closing, and contexts that come and go.
+#include <algorithm>
 #include <cstring>
 
 #include "cuda/queries.h"
@@ -145,22 +146,21 @@ TEST_F(LifecycleTest, ClosingGivesBackEveryByteOfDeviceMemory) {
               Verdict::kAccelerated);
     synchronize(stream);
   };
-  const auto free_bytes_of_all = [&] {
-    std::vector<size_t> all;
-    for (int gpu = 0; gpu < gpus(); ++gpu) all.push_back(free_bytes(gpu));
-    return all;
+  // The driver fills caches of its own first, and takes back some memory late. So what counts is
+  // the most that is free after any of several rounds.
+  constexpr int kRounds = 10;
+  const auto most_free_bytes = [&] {
+    std::vector<size_t> most(static_cast<size_t>(gpus()));
+    for (int round = 0; round < kRounds; ++round) {
+      open_copy_and_close();
+      for (int gpu = 0; gpu < gpus(); ++gpu) most[gpu] = std::max(most[gpu], free_bytes(gpu));
+    }
+    return most;
   };
-  // The driver's own caches fill first: 8 rounds without a change say that they have.
-  constexpr int kQuiet = 8, kRoundsMax = 40;
-  std::vector<size_t> before = free_bytes_of_all();
-  int quiet = 0;
-  for (int round = 0; round < kRoundsMax && quiet < kQuiet; ++round) {
-    open_copy_and_close();
-    const std::vector<size_t> after = free_bytes_of_all();
-    quiet = after == before ? quiet + 1 : 0;
-    before = after;
-  }
-  EXPECT_EQ(quiet, kQuiet) << "memory goes on being lost, or taken for longer";
+  (void)most_free_bytes();
+  const std::vector<size_t> before = most_free_bytes();
+  const std::vector<size_t> after = most_free_bytes();
+  for (int gpu = 0; gpu < gpus(); ++gpu) EXPECT_GE(after[gpu], before[gpu]) << gpu;
 }
 
 TEST_F(LifecycleTest, ClosingWaitsForTransfersInFlight) {
