@@ -158,8 +158,8 @@ class Domain {
 
   /// Makes progress, and fills the front of `completions`. Returns how many.
   virtual size_t poll(std::span<Completion> completions) = 0;
-  /// The last `poll` has copied bytes itself. The next one may go on with that, even if the last one
-  /// has returned 0.
+  /// The last `poll` has copied bytes itself. The next one may go on with that, even if the last
+  /// one has returned 0.
   virtual bool has_copied() const { return false; }
 
   /// Readable once `poll` may have something to do. -1: there is no such descriptor; poll now and
