@@ -13,6 +13,7 @@
 
 #include "fabric/gpu/process_driver.h"
 #include "fabric/local/domain.h"
+#include "fabric/local/limits.h"
 #include "fabric/staged_fixture.h"
 #include "fabric/wires.h"
 #include "support/eventually.h"
@@ -21,10 +22,11 @@ namespace braid::fabric {
 namespace {
 
 /// A process that asks for the memory behind a key, to map it, and then does nothing any more, or
-/// closes before it has looked at the answer, or leaves a child process behind.
+/// closes before it has looked at the answer, perhaps when there is no room to say anything more,
+/// or leaves a child process behind.
 class Mapper {
  public:
-  enum class Then : uint8_t { kNothing, kCloses, kForks };
+  enum class Then : uint8_t { kNothing, kCloses, kFillsAndCloses, kForks };
   explicit Mapper(Then then = Then::kNothing) : then_(then) {
     EXPECT_EQ(pipe(ends_), 0);
     EXPECT_EQ(pipe2(said_, O_NONBLOCK), 0);
@@ -82,12 +84,19 @@ class Mapper {
       _exit(0);
     }
     say();
-    if (then_ != Then::kCloses)
+    if (then_ == Then::kNothing || then_ == Then::kForks)
       for (;;) pause();
     if (::read(ends_[0], words, 1) != 1) _exit(1);
+    if (then_ == Then::kFillsAndCloses) fill(*domain, write);
     domain.reset();
     say();
     for (;;) pause();
+  }
+  static void fill(Domain& domain, const Write& write) {
+    const std::vector<std::byte> all(local::kMessageBytesMax);
+    for (const size_t size_bytes : {all.size(), size_t{1000}, size_t{0}})
+      while (domain.post_send(write.peer, write.region, Bytes(all).first(size_bytes), 1)) {
+      }
   }
   void say() const {
     if (::write(said_[1], "s", 1) != 1) _exit(1);
@@ -107,6 +116,7 @@ const test::WireKind& shared_kind(const char* name = "local_gpu_to_shared") {
 class HeldTest : public testing::TestWithParam<const char*> {
  protected:
   static void expect_that_memory_is_held_until_the_end(Mapper::Then then);
+  static void expect_that_who_closes_holds_nothing(Mapper::Then then);
 };
 
 void look(Domain& domain) {
@@ -151,8 +161,8 @@ TEST_P(HeldTest, MemoryIsNotHeldByAChildOfTheProcessThatMappedIt) {
   expect_that_memory_is_held_until_the_end(Mapper::Then::kForks);
 }
 
-TEST_P(HeldTest, WhoClosesBeforeItHasLookedHoldsNothing) {
-  Mapper mapper(Mapper::Then::kCloses);  // before the driver starts: a child cannot use it
+void HeldTest::expect_that_who_closes_holds_nothing(Mapper::Then then) {
+  Mapper mapper(then);  // before the driver starts: a child cannot use it
   const auto wire = shared_kind(GetParam()).make();
   const auto owner = wire->open(1);
   const auto memory = wire->memory(1, 4096);
@@ -161,11 +171,22 @@ TEST_P(HeldTest, WhoClosesBeforeItHasLookedHoldsNothing) {
   ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
   look_on(*owner);
   mapper.close();
-  ASSERT_TRUE(wait(*owner, [&] { return mapper.goes_on(); }));
+  ASSERT_TRUE(braid::test::eventually([&] { return mapper.goes_on(); }));
+  std::vector<std::byte> buffer(local::kMessageBytesMax);
+  const uint32_t into = owner->add_region(buffer, Access::kLocal).value();
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(owner->post_receive(into, buffer, 1));
   look_on(*owner);
   owner->remove_region(region);
   EXPECT_TRUE(wait(*owner, [&] { return owner->drain(region) == Drain::kOver; }))
       << "the process lives, and is believed to hold the memory";
+}
+
+TEST_P(HeldTest, WhoClosesBeforeItHasLookedHoldsNothing) {
+  expect_that_who_closes_holds_nothing(Mapper::Then::kCloses);
+}
+
+TEST_P(HeldTest, WhoClosesWhenTheQueueIsFullHoldsNothing) {
+  expect_that_who_closes_holds_nothing(Mapper::Then::kFillsAndCloses);
 }
 
 INSTANTIATE_TEST_SUITE_P(Local, HeldTest,

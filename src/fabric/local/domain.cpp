@@ -56,6 +56,9 @@ LocalDomain::~LocalDomain() {
     });
     if (!is_over) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  peers_.for_each([](uint32_t, Peer& peer) {
+    if (peer.socket) peer.socket->send(bytes_of(kGoodbye));
+  });
   regions_.clear();
   leaving_.clear();
   lane_ends_.wait();

@@ -44,6 +44,9 @@ std::string suffix_of(const Versions& versions);
 Versions versions_of(const std::string& address);
 /// The first packet; its last byte is the version.
 inline constexpr uint64_t kHello = 0x4c41434f4c444200;
+/// The last packet of a writer that has unmapped all memory. Its queue may be full, and then has no
+/// room for kLetGo.
+inline constexpr uint64_t kGoodbye = 0x4c41434f4c474200;
 constexpr uint64_t hello_of(uint8_t version) { return kHello | version; }
 
 /// In tags of copies: into the bounce buffer.

@@ -34,7 +34,8 @@ void LocalDomain::look_at_visitors() {
   const bool looks_for_ends = looked_ns_ - looked_for_ends_ns_ >= kBetweenLooksForEndsNs;
   if (looks_for_ends) looked_for_ends_ns_ = looked_ns_;
   visitors_.for_each([&](uint64_t, Visitor& visitor) {
-    (void)visitor.socket->receive();
+    while (const auto packet = visitor.socket->receive())  // of rings, or the last one
+      visitor.has_let_go = front_of<uint64_t>(packet->bytes) == kGoodbye;
     if (looks_for_ends) visitor.has_ended = has_ended(visitor.process);
   });
   if (looks_for_ends) forget_ended_processes();
@@ -172,14 +173,14 @@ void LocalDomain::drop_holder(uint64_t visitor, uint32_t number) {
 /// Memory that the visitor has not let go may stay mapped until its process has ended.
 void LocalDomain::leave(uint64_t id) {
   Visitor& visitor = *visitors_.find(id);
-  const bool is_own = visitor.socket->process() == getpid();
+  const bool has_let_go = visitor.has_let_go || visitor.socket->process() == getpid();
   std::vector<uint64_t> keys;
   std::vector<uint32_t> regions;
   for (const auto& [key, slot] : visitor.slots) {
     keys.push_back(key);
     regions.push_back(slot.region);
   }
-  if (is_own)
+  if (has_let_go)
     for (const uint64_t key : keys) let_go(id, key);
   else if (!keys.empty())
     ghosts_.push_back({std::move(visitor.process), std::move(visitor.end), id, std::move(regions)});

@@ -230,6 +230,7 @@ class LocalDomain final : public Domain {
     File process;               // a pidfd, since a child of the process may keep the socket open
     Watch end;                  // of the process
     bool has_ended = false;
+    bool has_let_go = false;  // of all memory
   };
   struct Message {
     uint64_t visitor;

@@ -114,7 +114,10 @@ std::optional<Packet> Socket::receive() {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t size_bytes = recvmsg(file_.get(), &message, MSG_CMSG_CLOEXEC);
+  ssize_t size_bytes = recvmsg(file_.get(), &message, MSG_CMSG_CLOEXEC);
+  // The other end was closed before it had read everything. What it sent is there still.
+  if (size_bytes < 0 && errno == ECONNRESET)
+    size_bytes = recvmsg(file_.get(), &message, MSG_CMSG_CLOEXEC);
   if (size_bytes >= 0) packet.file = take_files(message);
   if (size_bytes <= 0) {
     is_closed_ = is_closed_ || size_bytes == 0 || (errno != EAGAIN && errno != EINTR);
