@@ -34,8 +34,11 @@ void LocalDomain::look_at_visitors() {
   const bool looks_for_ends = looked_ns_ - looked_for_ends_ns_ >= kBetweenLooksForEndsNs;
   if (looks_for_ends) looked_for_ends_ns_ = looked_ns_;
   visitors_.for_each([&](uint64_t, Visitor& visitor) {
-    while (const auto packet = visitor.socket->receive())  // of rings, or the last one
+    for (int left = kRecordsAtOnce; left > 0; --left) {  // rings, or the last packet
+      const auto packet = visitor.socket->receive();
+      if (!packet) break;
       visitor.has_let_go = front_of<uint64_t>(packet->bytes) == kGoodbye;
+    }
     if (looks_for_ends) visitor.has_ended = has_ended(visitor.process);
   });
   if (looks_for_ends) forget_ended_processes();
