@@ -1,6 +1,8 @@
 // Who takes part in a race: braid, the raw loop, and engines of others.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <string>
 
 #include "base/status.h"
@@ -22,5 +24,18 @@ class Contender {
   /// The process that is written to leaves the processors to others.
   virtual void rest() = 0;
 };
+
+/// Begins writes until as many are under way as the load wants. `post` begins the next one.
+template <typename Ticket, typename Post>
+Status post_to_depth(const Load& load, uint64_t& posted, std::deque<Ticket>& tickets,
+                     const Post& post) {
+  while (posted < load.count && (tickets.size() + 1) * load.parts_at_once <= load.depth) {
+    const auto ticket = post();
+    if (!ticket.ok()) return ticket.status();
+    tickets.push_back(ticket.value());
+    posted += load.parts_at_once;
+  }
+  return {};
+}
 
 }  // namespace braid::bench

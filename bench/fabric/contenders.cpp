@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/try.h"
 #include "bench/fabric/buffers.h"
 
 namespace braid::bench {
@@ -60,10 +61,7 @@ Result<uint64_t> EngineContender::post(const Load& load, uint64_t first) {
       return engine_->write(region_, members_[0].target, {offset(0), offset(0), load.size_bytes}, 1,
                             deadline_ns);
     case Pattern::kPaged: {
-      fabric::Pages pages{{}, load.size_bytes, 0};
-      pages.indices.resize(load.parts_at_once);
-      for (uint64_t i = 0; i < load.parts_at_once; ++i)
-        pages.indices[i] = static_cast<uint32_t>(load.place(first + i));
+      const fabric::Pages pages{load.pages(first), load.size_bytes, 0};
       return engine_->write_pages(region_, members_[0].target, load.size_bytes, pages, pages, 1,
                                   deadline_ns);
     }
@@ -90,12 +88,7 @@ Result<bool> EngineContender::has_ended(uint64_t ticket) {
 Status EngineContender::write(const Load& load) {
   std::deque<uint64_t> tickets;
   for (uint64_t posted = 0; posted < load.count || !tickets.empty();) {
-    while (posted < load.count && (tickets.size() + 1) * load.parts_at_once <= load.depth) {
-      const auto ticket = post(load, posted);
-      if (!ticket.ok()) return ticket.status();
-      tickets.push_back(ticket.value());
-      posted += load.parts_at_once;
-    }
+    BRAID_TRY(post_to_depth(load, posted, tickets, [&] { return post(load, posted); }));
     engine_->step(now_ns());
     while (!tickets.empty()) {
       const auto ended = has_ended(tickets.front());

@@ -7,6 +7,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/try.h"
 #include "bench/fabric/buffers.h"
 #include "bench/fabric/library_owner.h"
 
@@ -30,7 +31,7 @@ LibraryContender::LibraryContender(const Rails& rails, TargetProcess& target,
 }
 
 LibraryContender::Peer LibraryContender::open_member(size_t index) {
-  const Fabric::Peer peer = fabric_.connect(target_.member(index).library_address, kLimit).value();
+  const Fabric::Peer peer = fabric_.connect(target_.member(index).fabric_address, kLimit).value();
   const auto message = fabric_.receive(kLimit).value().value();
   Invitation invitation;
   std::memcpy(&invitation, message.bytes.data(), sizeof invitation);
@@ -57,10 +58,7 @@ Result<Fabric::Ticket> LibraryContender::post(const Load& load, uint64_t first) 
       return fabric_.write(region_, member.target, {offset(0), offset(0), load.size_bytes}, written,
                            kLimit);
     case Pattern::kPaged: {
-      Fabric::Pages pages{{}, load.size_bytes, 0};
-      pages.indices.resize(load.parts_at_once);
-      for (uint64_t i = 0; i < load.parts_at_once; ++i)
-        pages.indices[i] = static_cast<uint32_t>(load.place(first + i));
+      const Fabric::Pages pages{load.pages(first), load.size_bytes, 0};
       return fabric_.write_pages(region_, pages, member.target, pages, load.size_bytes, written,
                                  kLimit);
     }
@@ -78,12 +76,7 @@ Result<Fabric::Ticket> LibraryContender::post(const Load& load, uint64_t first) 
 Status LibraryContender::write(const Load& load) {
   std::deque<Fabric::Ticket> tickets;
   for (uint64_t posted = 0; posted < load.count || !tickets.empty();) {
-    while (posted < load.count && (tickets.size() + 1) * load.parts_at_once <= load.depth) {
-      const auto ticket = post(load, posted);
-      if (!ticket.ok()) return ticket.status();
-      tickets.push_back(ticket.value());
-      posted += load.parts_at_once;
-    }
+    BRAID_TRY(post_to_depth(load, posted, tickets, [&] { return post(load, posted); }));
     const auto state = fabric_.wait(tickets.front(), kLimit);
     if (!state.ok()) return state.status();
     if (state.value() != Fabric::TicketState::kDone) return Status::error("a write has failed");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace braid::bench {
 
@@ -32,6 +33,13 @@ struct Load {
   uint64_t place(uint64_t i) const {
     if (is_one_place) return 0;
     return i % parts_at_once * (count / parts_at_once) + i / parts_at_once;
+  }
+  /// The places of one write's pages.
+  std::vector<uint32_t> pages(uint64_t first) const {
+    std::vector<uint32_t> indices(parts_at_once);
+    for (uint64_t i = 0; i < parts_at_once; ++i)
+      indices[i] = static_cast<uint32_t>(place(first + i));
+    return indices;
   }
 };
 

@@ -41,7 +41,7 @@ struct Note {
 };
 
 struct SharedMember {
-  Note<1024> library_address, engine_address, descriptor;
+  Note<1024> fabric_address, engine_address, descriptor;
   Note<128> plain_address;
   Plain::Target plain_target;
   std::atomic<uint64_t> barriers_over;
@@ -87,13 +87,13 @@ class TargetProcess::Server {
       Member& member = members_.emplace_back(
           Member{note, std::make_unique<LibraryOwner>(rails.provider(), rails.count),
                  options.has_engine ? open_engine(rails) : nullptr, Plain(*rails.quirks)});
-      note.library_address.put(member.library->address());
+      note.fabric_address.put(member.owner->address());
       if (options.has_engine) note.engine_address.put(encode(member.engine->address()));
       note.plain_address.put(member.plain.address());
       note.plain_target = member.plain.expose(memory_);
     }
     shared.is_ready = true;
-    for (Member& member : members_) member.library->grant(memory_);
+    for (Member& member : members_) member.owner->grant(memory_);
     for (size_t i = 0; options.has_engine && i < members_.size(); ++i) grant(members_[i], i);
   }
 
@@ -114,7 +114,7 @@ class TargetProcess::Server {
  private:
   struct Member {
     SharedMember& note;
-    std::unique_ptr<LibraryOwner> library;
+    std::unique_ptr<LibraryOwner> owner;
     std::unique_ptr<Engine> engine;  // none: nobody connects to it
     Plain plain;
     uint64_t group = 0;
@@ -141,10 +141,10 @@ class TargetProcess::Server {
 
   /// Each engine has a thread of its own, so that waiting for one keeps nobody.
   void serve_by_library() {
-    if (members_[0].note.barriers_over == shared_.barriers) return members_[0].library->look();
-    for (Member& member : members_) member.library->begin_barrier();
+    if (members_[0].note.barriers_over == shared_.barriers) return members_[0].owner->look();
+    for (Member& member : members_) member.owner->begin_barrier();
     for (Member& member : members_) {
-      member.library->end_barrier();
+      member.owner->end_barrier();
       ++member.note.barriers_over;
     }
   }
@@ -224,7 +224,7 @@ size_t TargetProcess::member_count() const { return shared_->member_count; }
 
 TargetProcess::Member TargetProcess::member(size_t index) const {
   const SharedMember& note = shared_->members[index];
-  return {note.library_address.get(), note.engine_address.get(), note.plain_address.get(),
+  return {note.fabric_address.get(), note.engine_address.get(), note.plain_address.get(),
           note.plain_target};
 }
 

@@ -46,7 +46,7 @@ class TargetProcess {
 
   /// How a member is reached: by the library, by the engine in it alone, and by the raw loop.
   struct Member {
-    std::vector<std::byte> library_address;
+    std::vector<std::byte> fabric_address;
     std::vector<std::byte> engine_address;
     std::vector<std::byte> plain_address;
     Plain::Target plain_target;
