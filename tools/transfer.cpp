@@ -170,18 +170,24 @@ View view_of(const transfer::Description& owner) {
   return view;
 }
 
-int segments(const Transfer::Options& options, const std::string& text, const ViewOptions& how) {
-  if (text.empty()) return show(how, view_names);
+/// What the engine of that name says, each time that it is asked.
+template <typename Ask, typename ViewOf>
+int show_engine(const Transfer::Options& options, const std::string& text, const ViewOptions& how,
+                const Ask& ask, const ViewOf& view_of) {
   const auto name = transfer::parse_name(text);
   if (!name.ok()) return fail(name.status());
   const auto secret = secret_of(options);
   if (!secret.ok()) return fail(secret.status());
   return show(how, [&]() -> Result<View> {
     const uint64_t end_ns = monotonic_ns() + 10'000'000'000;
-    BRAID_LET(description,
-              transfer::resolve(name.value(), store_of(options), secret.value(), end_ns));
-    return view_of(description);
+    BRAID_LET(answer, ask(name.value(), store_of(options), secret.value(), end_ns));
+    return view_of(answer);
   });
+}
+
+int segments(const Transfer::Options& options, const std::string& text, const ViewOptions& how) {
+  if (text.empty()) return show(how, view_names);
+  return show_engine(options, text, how, transfer::resolve, view_of);
 }
 
 // ---- rails ----
@@ -277,16 +283,7 @@ Result<View> view_of_report(const std::string& text) try {
 }
 
 int rails_of(const Transfer::Options& options, const std::string& text, const ViewOptions& how) {
-  const auto name = transfer::parse_name(text);
-  if (!name.ok()) return fail(name.status());
-  const auto secret = secret_of(options);
-  if (!secret.ok()) return fail(secret.status());
-  return show(how, [&]() -> Result<View> {
-    const uint64_t end_ns = monotonic_ns() + 10'000'000'000;
-    BRAID_LET(report,
-              transfer::ask_for_report(name.value(), store_of(options), secret.value(), end_ns));
-    return view_of_report(report);
-  });
+  return show_engine(options, text, how, transfer::ask_for_report, view_of_report);
 }
 
 /// The ways that a request from here would have.
