@@ -143,12 +143,18 @@ TEST(Scheduler, APathThatMayWorkAgainIsProbedAtOnceAndAnEarlierProbeSaysNothing)
   EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kRejoining);
 }
 
-TEST(Scheduler, AProbeThatIsAnsweredLateBringsThePathBack) {
-  Rails rails(1);
+/// Of the only path, which has failed: no answer came in time, and a pause follows.
+std::optional<Probe> lose_probe(Rails& rails) {
   rails.scheduler.path_failed(0, 0);
   const auto lost = rails.scheduler.next_probe(kSecond);
+  EXPECT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs));
+  return lost;
+}
+
+TEST(Scheduler, AProbeThatIsAnsweredLateBringsThePathBack) {
+  Rails rails(1);
+  const auto lost = lose_probe(rails);
   ASSERT_TRUE(lost);
-  ASSERT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs)) << "it is lost, and a pause follows";
   ASSERT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kDown);
   rails.scheduler.ended(lost->id, Ending::kDone, kSecond + 11 * kMs);
   EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kRejoining);
@@ -156,10 +162,8 @@ TEST(Scheduler, AProbeThatIsAnsweredLateBringsThePathBack) {
 
 TEST(Scheduler, ALateAnswerFromBeforeTheFenceSaysNothing) {
   Rails rails(1);
-  rails.scheduler.path_failed(0, 0);
-  const auto lost = rails.scheduler.next_probe(kSecond);
+  const auto lost = lose_probe(rails);
   ASSERT_TRUE(lost);
-  ASSERT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs));
   rails.scheduler.fenced(0, kSecond + 10 * kMs);
   rails.scheduler.ended(lost->id, Ending::kDone, kSecond + 11 * kMs);
   EXPECT_EQ(rails.scheduler.view(0, kSecond).state, PathState::kDown);
@@ -167,10 +171,8 @@ TEST(Scheduler, ALateAnswerFromBeforeTheFenceSaysNothing) {
 
 TEST(Scheduler, ALateAnswerFromBeforeTheProbeThatBroughtThePathBackSaysNothing) {
   Rails rails(1);
-  rails.scheduler.path_failed(0, 0);
-  const auto lost = rails.scheduler.next_probe(kSecond);
+  const auto lost = lose_probe(rails);
   ASSERT_TRUE(lost);
-  ASSERT_FALSE(rails.scheduler.next_probe(kSecond + 10 * kMs));
   const auto next = rails.scheduler.next_probe(2 * kSecond);
   ASSERT_TRUE(next);
   rails.scheduler.ended(next->id, Ending::kDone, 2 * kSecond + kMs);
