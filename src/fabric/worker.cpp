@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kCompletionsAtOnce = 64;
 /// What several slices have together where there are several rails: a slow rail delays the end of a
 /// write no more than one large slice would.
-constexpr uint64_t kGatheredMax = 256 << 10;
+const uint64_t kGatheredMax = Traits().gathered_bytes_max;
 
 bool follows(const Segment& last, const Segment& next) {
   return last.source.data() + last.source.size() == next.source.data() &&
