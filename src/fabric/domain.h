@@ -74,7 +74,8 @@ struct Traits {
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
-  /// Slices that fit into so many bytes go as one write, if the engine has no other rail.
+  /// Slices that fit into so many bytes go as one write, if the engine has no other rail. See
+  /// Domain::gathered_bytes_max.
   uint64_t gathered_bytes_max = 256 << 10;
 };
 
@@ -153,6 +154,10 @@ class Domain {
   /// For a door that was closed.
   virtual Drain drain_door(uint32_t door) const = 0;
 
+  /// Traits::gathered_bytes_max of writes to this target: some targets take larger ones.
+  virtual uint64_t gathered_bytes_max(const RemoteRange&) const {
+    return traits().gathered_bytes_max;
+  }
   /// False: the queue is full; poll, and try again. Any other error comes as a completion.
   virtual bool post_write(const Write& write) = 0;
   virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;

@@ -164,9 +164,10 @@ bool Worker::post_next(size_t rail, PeerQueue& queue) {
 /// posting together. Slices that are adjacent on both sides become one segment.
 Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
   const Target& target = *transfer.target;
-  const Traits& traits = rails_[rail].domain->traits();
-  const size_t segments_max = target.gathers ? traits.segments_max : 1;
-  const uint64_t bytes_max = rails_.size() == 1 ? traits.gathered_bytes_max : kGatheredMax;
+  const Domain& domain = *rails_[rail].domain;
+  const size_t segments_max = target.gathers ? domain.traits().segments_max : 1;
+  const uint64_t bytes_max =
+      rails_.size() == 1 ? domain.gathered_bytes_max(target.rails[rail]) : kGatheredMax;
   segments_.clear();
   Gathered gathered;
   gathered.write.slices = 0;
