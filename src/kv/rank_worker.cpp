@@ -12,15 +12,17 @@ Result<std::unique_ptr<RankWorker>> RankWorker::open(const cuda::Driver& driver,
   BRAID_TRY(options.layout.check(options.slots.gpu, options.slots.host));
   BRAID_LET(ranks,
             GpuRank::open(driver, {options.layout, options.slots, {&options.gpu, 1}, {}}, *copier));
-  const GroupShape shape{options.slots.gpu, options.slots.host, options.layout.block_bytes()};
-  return std::unique_ptr<RankWorker>(
-      new RankWorker(std::move(copier), std::move(ranks.front()), shape, options.rank));
+  auto& gpu = ranks.front();
+  std::unique_ptr<RankWorker> worker(new RankWorker(options, std::move(copier), std::move(gpu)));
+  return worker;
 }
 
-RankWorker::RankWorker(std::unique_ptr<Copier> copier, std::unique_ptr<GpuRank> rank,
-                       const GroupShape& shape, uint32_t number)
-    : copier_(std::move(copier)), rank_(std::move(rank)), shape_(shape) {
-  report_.rank = number;
+RankWorker::RankWorker(const Options& options, std::unique_ptr<Copier> copier,
+                       std::unique_ptr<GpuRank> rank)
+    : copier_(std::move(copier)),
+      rank_(std::move(rank)),
+      shape_{options.slots.gpu, options.slots.host, options.layout.block_bytes()} {
+  report_.rank = options.rank;
 }
 
 Status RankWorker::check(const Commands& commands) const {

@@ -62,8 +62,7 @@ class RankWorker {
     uint64_t reported_in;  // the first report that names it; 0: none yet
   };
 
-  RankWorker(std::unique_ptr<Copier> copier, std::unique_ptr<GpuRank> rank, const GroupShape& shape,
-             uint32_t number);
+  RankWorker(const Options& options, std::unique_ptr<Copier> copier, std::unique_ptr<GpuRank> rank);
   Status check(const Commands& commands) const;
   Status check_slots(const CopyBatch& batch) const;
   void forget_failures(uint64_t report_seen);
