@@ -39,6 +39,7 @@ struct CopyBatch {
 struct FailedBatch {
   Direction direction = Direction::kDown;
   Mark mark = 0;
+  std::string cause{};
   bool operator==(const FailedBatch&) const = default;
 };
 
@@ -47,7 +48,6 @@ struct Progress {
   Marks passed{};
   /// Batches that `copy` took, and that failed later; a rank may name one again.
   std::vector<FailedBatch> failed{};
-  std::string cause{};        ///< why the first of them failed
   bool is_host_lost = false;  ///< of a rank that has failed: its host copies are gone, too
 };
 

@@ -108,8 +108,8 @@ void report_fields(Archive& archive, R& report) {
   archive.list(report.failed, kNoLimit, [&](auto& failed) {
     choice_field(archive, failed.direction, Direction::kUp);
     archive.number(failed.mark);
+    archive.bytes(failed.cause, kNoLimit);
   });
-  archive.bytes(report.cause, kNoLimit);
   archive.bytes(report.broken, kNoLimit);
   archive.number(report.cuda_result);
   archive.number(report.carried.accelerated_bytes);

@@ -46,7 +46,6 @@ struct RankReport {
   uint64_t commands_done = 0;  ///< the latest
   Marks passed{};
   std::vector<FailedBatch> failed{};  ///< until the leader has seen a report that names them
-  std::string cause{};                ///< why the first of them failed
   std::string broken{};               ///< why the rank carries out nothing any more; empty: it does
   int32_t cuda_result = 0;            ///< of `broken`
   Carried carried{};

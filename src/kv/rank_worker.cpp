@@ -39,6 +39,8 @@ Status RankWorker::check(const Commands& commands) const {
         "the leader has " + words(commands.shape) + ", and this worker " + words(shape_),
         "Open both with the same");
   }
+  if (report_.group != 0 && commands.group != report_.group)
+    return Status::error("commands of another leader", "Open a worker anew for each leader");
   const uint64_t expected = report_.commands_done + 1;
   if (commands.number != expected)
     return Status::error(
@@ -46,8 +48,6 @@ Status RankWorker::check(const Commands& commands) const {
             " were to come: " +
             (commands.number < expected ? "they have been carried out" : "some are missing"),
         "Apply everything that the leader gives, once, in its order");
-  if (report_.group != 0 && commands.group != report_.group)
-    return Status::error("commands of another leader", "Open a worker anew for each leader");
   if (open_step_ != 0)
     return Status::error("step " + std::to_string(open_step_) + " has not ended",
                          "Call end_step once it is launched, before the next commands");
@@ -68,20 +68,25 @@ Result<RankWorker::Applied> RankWorker::apply(std::span<const std::byte> bytes) 
   BRAID_TRY(check(commands));
   forget_failures(commands.report_seen);
   Applied applied{.step = commands.step};
-  broken_ = Status::error("the rank's commands were interrupted");  // unless the end is reached
+  end(Status::error("the rank's commands were interrupted"));  // unless nothing throws
   report_.group = commands.group;
   report_.commands_done = commands.number;
   for (const CopyBatch& batch : commands.batches) {
     const Status copied = rank_->copy(batch);
     if (copied.ok()) continue;
-    if (failed_.empty()) report_.cause = copied.message();
-    failed_.push_back({{batch.direction, batch.mark}, 0});
+    failed_.push_back({{batch.direction, batch.mark, copied.message()}, 0});
     ++applied.failed_batches;
   }
-  broken_ = rank_->order_compute(commands.compute_after);
+  end(rank_->order_compute(commands.compute_after));
   BRAID_TRY(broken_);
   open_step_ = commands.step;
   return applied;
+}
+
+// Not the caller's arguments are the cause, whatever the code of what has failed.
+void RankWorker::end(const Status& broken) {
+  broken_ =
+      broken.ok() ? Status() : Status::of(BRAID_ERROR_CUDA, broken.message(), broken.cuda_result());
 }
 
 void RankWorker::forget_failures(uint64_t report_seen) {
@@ -102,7 +107,7 @@ Status RankWorker::end_step() {
 std::span<const std::byte> RankWorker::report() {
   Progress progress;
   const Status polled = rank_->poll(progress);
-  if (broken_.ok()) broken_ = polled;
+  if (broken_.ok()) end(polled);
   if (polled.ok()) report_.passed = progress.passed;
   ++report_.number;
   report_.failed.clear();
@@ -110,7 +115,6 @@ std::span<const std::byte> RankWorker::report() {
     report_.failed.push_back(failed.batch);
     if (failed.reported_in == 0) failed.reported_in = report_.number;
   }
-  if (failed_.empty()) report_.cause.clear();
   report_.broken = broken_.message();
   report_.cuda_result = broken_.cuda_result();
   report_.carried = copier_->carried();

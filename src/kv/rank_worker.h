@@ -66,11 +66,12 @@ class RankWorker {
   Status check(const Commands& commands) const;
   Status check_slots(const CopyBatch& batch) const;
   void forget_failures(uint64_t report_seen);
+  void end(const Status& broken);
 
   const std::unique_ptr<Copier> copier_;
   const std::unique_ptr<GpuRank> rank_;
   const GroupShape shape_;
-  RankReport report_;           // but for `failed` and `passed`, as of now
+  RankReport report_;           // the latest
   std::vector<Failed> failed_;  // the leader may not know of them yet
   Mark open_step_ = 0;          // launched, and not ended
   Status broken_;

@@ -67,10 +67,8 @@ Status RemoteRank::give_report(std::span<const std::byte> bytes) {
 Status RemoteRank::poll(Progress& progress) {
   progress.passed = report_.passed;
   progress.failed = report_.failed;
-  progress.cause = report_.cause;
   if (!report_.broken.empty())
-    return Status::of(report_.cuda_result != 0 ? BRAID_ERROR_CUDA : BRAID_ERROR_PEER,
-                      report_.broken, report_.cuda_result);
+    return Status::of(BRAID_ERROR_CUDA, report_.broken, report_.cuda_result);
   if (sent_.empty()) return {};
   const uint64_t waited_ms = (clock_.now_ns() - sent_.front().taken_ns) / 1'000'000;
   if (waited_ms < options_.report_deadline_ms) return {};

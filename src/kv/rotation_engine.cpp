@@ -309,11 +309,12 @@ void RotationEngine::land(const Marks& passed) {
 void RotationEngine::end_failed(size_t rank, const Progress& progress) {
   for (const FailedBatch& failed : progress.failed)
     std::erase_if(under_way_, [&](Batch& batch) {
-      if (FailedBatch{batch.copies.direction, batch.copies.mark} != failed) return false;
+      if (batch.copies.direction != failed.direction || batch.copies.mark != failed.mark)
+        return false;
       end(batch, false);
       report_.failed.insert(report_.failed.end(), batch.blocks.begin(), batch.blocks.end());
       if (report_.cause.empty())
-        report_.cause = "rank " + std::to_string(rank) + ": " + progress.cause;
+        report_.cause = "rank " + std::to_string(rank) + ": " + failed.cause;
       spare_.push_back(std::move(batch));
       return true;
     });

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "kv/rig.h"
+#include "support/eventually.h"
+#include "support/gate.h"
 
 namespace braid::kv::test {
 namespace {
@@ -81,6 +83,28 @@ TEST_F(RemoteRanksTest, ACopyHasLandedOnceEveryRankHasReportedIt) {
   expect_on_host(id, 1);
 }
 
+// The worker's compute stream is held meanwhile: a call that waited for it would not return.
+TEST_F(RemoteRanksTest, NoCallOfAWorkerWaits) {
+  open({.slots = {2, 8}, .ranks = 0, .remote_ranks = 1});
+  const BlockId cold = host_only_block(1);
+  const std::array<BlockId, 2> hot{sealed_block(2), sealed_block(2)};
+  rotation().submit({});
+  settle();
+  braid::test::Gate gate(driver());
+  gate.hold(compute(0));
+  read_in_a_step(hot, 2);
+  for (const BlockId id : hot) (void)rotation().end_use(id);
+  EXPECT_EQ(rotation().submit({.evict = hot, .load = {&cold, 1}}).loads_left, 0u);
+  EXPECT_EQ(rotation().begin_use(cold), Refusal::kNone);
+  read_in_a_step({&cold, 1}, 1);
+  let_remote_ranks_work();
+  EXPECT_TRUE(rotation().poll().loaded.empty());
+  EXPECT_EQ(rotation().table().gpu().free_count(), 0u) << "a step still reads the slots";
+  gate.open();
+  settle();
+  EXPECT_EQ(state(cold), BlockState::kSynced);
+}
+
 // ---- Messages ----
 
 TEST_F(RemoteRanksTest, CommandsAreCarriedOutOnceAndInOrder) {
@@ -136,10 +160,13 @@ TEST_F(RemoteRanksTest, ReportsThatAreOldAreIgnoredAndWrongOnesRefused) {
   const BlockId id = unused_block(1);
   const std::vector<std::byte> old = report_of(0);
   EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
-  settle();
+  for (const size_t remote : {0, 1}) {
+    EXPECT_TRUE(carry_out(remote, {take_commands(remote), {}}).ok());
+    worker(remote).wait();
+    EXPECT_TRUE(give_report(remote).ok());
+  }
   for (const auto& late : {before, old}) EXPECT_TRUE(rotation().give_report(0, late).ok());
-  rotation().poll();
-  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  EXPECT_EQ(rotation().poll().synced, std::vector{id});
   EXPECT_TRUE(has(rotation().give_report(1, old).message(), "rank 0 was given as rank 1's"));
   EXPECT_TRUE(has(rotation().give_report(2, old).message(), "no rank 2"));
   EXPECT_FALSE(rotation().give_report(0, std::span(old).first(old.size() - 1)).ok());
@@ -161,6 +188,15 @@ TEST_F(RemoteRanksTest, ALeaderAndAWorkerThatDifferAreNamed) {
   EXPECT_TRUE(has(words, "8 gpu_slots, 8 host_slots")) << words;
   EXPECT_TRUE(has(words, "this worker 8 gpu_slots, 9 host_slots")) << words;
   EXPECT_TRUE(carry_out(0, {commands, {}}).ok());
+  const auto another =
+      RotationEngine::open(
+          driver(),
+          {rotation().layout(), {8, 8}, {}, {}, /*remote_ranks=*/2, /*report_deadline_ms=*/1},
+          nullptr)
+          .value();
+  another->begin_step();
+  EXPECT_TRUE(
+      has(worker(0).apply(another->take_commands(1).value()).status().message(), "another leader"));
 }
 
 // ---- The order of calls ----
@@ -251,7 +287,8 @@ TEST_F(RemoteRanksTest, ARankThatCannotOrderItsStepEndsTheGroup) {
   rotation().begin_step();
   const std::vector<std::byte> commands = take_commands(2);
   checker_.refuse_every(1);
-  EXPECT_FALSE(worker(1).apply(commands).ok()) << "the step must not be launched";
+  EXPECT_EQ(worker(1).apply(commands).status().code(), BRAID_ERROR_CUDA)
+      << "the step must not be launched";
   checker_.refuse_every(0);
   EXPECT_FALSE(worker(1).end_step().ok());
   EXPECT_TRUE(give_report(1).ok());
@@ -275,6 +312,27 @@ TEST_F(RemoteRanksTest, AGpuOfAnotherProcessThatFailsLeavesTheHostsCopies) {
   EXPECT_EQ(state(cold), BlockState::kHostOnly);
   EXPECT_EQ(state(hot), BlockState::kLost);
   expect_on_host(cold, 1);
+}
+
+// Nobody knows what became of its share of any block.
+TEST_F(RemoteRanksTest, AProcessThatIsGoneTakesItsHostCopiesWithIt) {
+  open({.ranks = 1, .remote_ranks = 2, .report_deadline_ms = 1});
+  const BlockId cold = host_only_block(1);
+  const BlockId hot = sealed_block(2);
+  let_remote_ranks_work();
+  (void)commands_of_a_step(2);
+  Status failure;
+  EXPECT_TRUE(braid::test::eventually([&] {
+    failure = rotation().poll().failure;
+    return !failure.ok();
+  }));
+  EXPECT_EQ(failure.code(), BRAID_ERROR_PEER);
+  EXPECT_TRUE(has(failure.message(), "rank 2 of the group has failed: no report on commands"))
+      << failure.message();
+  for (const BlockId id : {cold, hot}) EXPECT_EQ(state(id), BlockState::kLost);
+  EXPECT_EQ(rotation().host_block(0, cold), nullptr);
+  EXPECT_FALSE(rotation().submit({.load = {&cold, 1}}).failure.ok());
+  EXPECT_EQ(rotation().release(cold), Refusal::kNone);
 }
 
 class DeadlineTest : public ::testing::Test {

@@ -49,7 +49,7 @@ void KvTest::open(const Opening& opening) {
     options.ranks.push_back(
         {caches_[rank].context, caches_[rank].memory->at(), caches_[rank].compute});
   options.remote_ranks = opening.remote_ranks;
-  options.report_deadline_ms = 3'600'000;
+  options.report_deadline_ms = opening.report_deadline_ms;
   auto opened =
       RotationEngine::open(watched_, options, copier_of(opening, layout.value(), faults_));
   ASSERT_TRUE(opened.ok()) << opened.status().message();

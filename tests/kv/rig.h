@@ -70,6 +70,7 @@ class KvTest : public braid::test::ServerTest {
     GpuOrder order = GpuOrder::kLayerFirst;
     int ranks = 1;
     int remote_ranks = 0;  ///< after these
+    uint64_t report_deadline_ms = 3'600'000;
     bool lags = false;     ///< remote ranks carry out steps late, and reports get lost
     bool verifies = true;  ///< bytes and orders; a test that plants a race does not
     /// The copier of the test's choice; else the driver's own batches.
