@@ -34,9 +34,7 @@ GPU_TESTS = {
               ("fabric_gpu_contract_test", "*ContractTest.*/local_*_to_mapped")),
 }
 # And a break in src/kv: the model, then requests on the emulated server.
-# (One test needs a process of its own: its faults must be known before the driver is opened.)
-KV_COMMANDS = (("kv_model", "--operations", "20000000"),
-               ("kv_rotation_test", "--gtest_fail_fast", "--gtest_filter=-KernelTest.LaunchesThatAreRefused*"))
+KV_COMMANDS = (("kv_model", "--operations", "20000000"), ("kv_rotation_test", "--gtest_fail_fast"))
 
 
 def run(*words, **more):
