@@ -109,14 +109,14 @@ class ProcessesTest : public ::testing::Test {
       request.written.clear();
       return;
     }
-    for (bool is_away = false; !is_away && !HasFailure();) {
+    EXPECT_TRUE(braid::test::eventually([&] {
       const auto submitted = rotation_->submit({.evict = blocks});
       EXPECT_TRUE(submitted.failure.ok()) << submitted.failure.message();
       exchange({});
-      is_away = std::ranges::all_of(blocks, [&](BlockNumber block) {
-        return rotation_->find(block).value().state == Rotation::BlockState::kHostOnly;
-      });
-    }
+      return HasFailure() || std::ranges::all_of(blocks, [&](BlockNumber block) {
+               return rotation_->find(block).value().state == Rotation::BlockState::kHostOnly;
+             });
+    })) << "its blocks do not leave";
     check_host(request);
   }
 
