@@ -65,7 +65,7 @@ typedef enum braid_status {
   BRAID_ERROR_UNAVAILABLE = 3, /* no CUDA driver, or GPUs that could not be prepared */
   BRAID_ERROR_CUDA = 4,        /* the driver refused: braid_last_cuda_error */
   BRAID_ERROR_MEMORY = 5,      /* no host memory for braid's own lists */
-  BRAID_ERROR_PEER = 6,        /* the fabric: the peer is lost, or was disconnected */
+  BRAID_ERROR_PEER = 6,        /* the peer is lost, or was disconnected: fabric, KV caches */
   BRAID_ERROR_REGION = 7       /* the fabric: the network or the driver refuses this memory */
 } braid_status;
 

@@ -17,6 +17,8 @@
 // kv_abi.h describes, once for both, the life of a block, a step, the order of copies, ownership,
 // threads, failure, and the section of the paper.
 //
+// Ranks in processes of their own: the leader has a Rotation, the others a RotationWorker each.
+//
 // This is a header over that C interface, so that no C++ type crosses the library's border. Errors:
 // Status and Result; Refusal for single blocks. Sizes are bytes. C++17 and newer.
 #pragma once
@@ -36,6 +38,8 @@ namespace braid {
 
 /// The number of a block; it is never used twice.
 using BlockNumber = uint64_t;
+
+class RotationWorker;
 
 class Rotation {
  public:
@@ -67,9 +71,16 @@ class Rotation {
     std::vector<Segment> segments;
     uint32_t gpu_slots = 0;        ///< blocks of each rank's cache
     uint32_t host_slots = 0;       ///< blocks of each rank's pinned host memory
-    std::vector<Rank> ranks;       ///< one for each GPU of the group
+    std::vector<Rank> ranks;       ///< the GPUs of this process
     Mover mover = Mover::kDriver;  ///< without an Engine
+    uint32_t remote_ranks = 0;     ///< in processes of their own, numbered after `ranks`
+    /// How long commands may be with one of them before a report speaks of them. Not 0, if there
+    /// are any.
+    uint64_t report_deadline_ms = 0;
   };
+
+  /// What goes between a leader and its workers. Valid until the next call for the same rank.
+  using Bytes = List<const std::byte>;
 
   /// How many blocks of a list were done, and why the next one was refused.
   struct Applied {
@@ -107,6 +118,8 @@ class Rotation {
   struct Report {
     std::vector<BlockNumber> synced;
     std::vector<BlockNumber> loaded;
+    std::vector<BlockNumber> failed;  ///< on another process's rank: see braid_kv_report
+    std::string cause;                ///< why the first of them failed
   };
   struct Block {
     BlockState state;
@@ -134,12 +147,7 @@ class Rotation {
   static Result<Rotation> open(const Options& options) { return open(c_options(options)); }
   /// Copies over every link. The engine must outlive the Rotation.
   static Result<Rotation> open(const Options& options, Engine& engine) {
-    braid_kv_options all = c_options(options);
-    all.engine = engine.get();
-    all.copy_batch = braid_copy_batch;
-    all.last_error = braid_last_error;
-    all.last_cuda_error = braid_last_cuda_error;
-    return open(all);
+    return open(c_options(options, engine));
   }
 
   // Blocks. Each call works through its list in order, and stops at the first refusal.
@@ -199,15 +207,33 @@ class Rotation {
       submitted.refused.push_back({answer.refused[i], answer.refusals[i]});
     return submitted;
   }
-  /// Fails if a GPU of the group has failed, and from then on always.
+  /// Fails if a rank of the group has failed, and from then on always.
   Result<Report> poll() {
     braid_kv_report report{};
     report.struct_bytes = sizeof report;
     if (const Status failed = status_of(braid_kv_poll(get(), &report)); !failed.ok()) return failed;
     return Report{{report.synced, report.synced + report.synced_count},
-                  {report.loaded, report.loaded + report.loaded_count}};
+                  {report.loaded, report.loaded + report.loaded_count},
+                  {report.failed, report.failed + report.failed_count},
+                  report.cause};
   }
   void wait() { braid_kv_wait(get()); }
+
+  // Ranks in processes of their own.
+
+  /// Before `end_step`, for each such rank: what its worker is to apply. Empty: nothing.
+  Result<Bytes> take_commands(size_t rank) {
+    const void* bytes = nullptr;
+    size_t size_bytes = 0;
+    if (const Status failed = status_of(braid_kv_take_commands(get(), rank, &bytes, &size_bytes));
+        !failed.ok())
+      return failed;
+    return Bytes(static_cast<const std::byte*>(bytes), size_bytes);
+  }
+  /// What that rank's worker has reported.
+  Status give_report(size_t rank, Bytes report) {
+    return status_of(braid_kv_give_report(get(), rank, report.data(), report.size()));
+  }
 
   Result<Statistics> statistics() const {
     Statistics statistics{};
@@ -219,6 +245,8 @@ class Rotation {
   braid_kv* get() const { return kv_.get(); }
 
  private:
+  friend class RotationWorker;
+
   struct Close {
     void operator()(braid_kv* kv) const { braid_kv_close(kv); }
   };
@@ -247,6 +275,16 @@ class Rotation {
     all.ranks = options.ranks.data();
     all.rank_count = options.ranks.size();
     all.mover = static_cast<int>(options.mover);
+    all.remote_rank_count = options.remote_ranks;
+    all.report_deadline_ms = options.report_deadline_ms;
+    return all;
+  }
+  static braid_kv_options c_options(const Options& options, Engine& engine) {
+    braid_kv_options all = c_options(options);
+    all.engine = engine.get();
+    all.copy_batch = braid_copy_batch;
+    all.last_error = braid_last_error;
+    all.last_cuda_error = braid_last_cuda_error;
     return all;
   }
   static Result<Rotation> open(const braid_kv_options& options) {
@@ -261,6 +299,78 @@ class Rotation {
   }
 
   std::unique_ptr<braid_kv, Close> kv_;
+};
+
+/// One rank of a group whose Rotation is in another process.
+///
+///   auto applied = worker.apply(commands);      // came with the step
+///   if (!applied.ok()) return complain(...);    // do not launch it
+///   launch_model(stream);
+///   worker.end_step();
+///   send(worker.report().value());              // with the step's outputs
+class RotationWorker {
+ public:
+  using Bytes = Rotation::Bytes;
+
+  struct Applied {
+    uint64_t step;          ///< to be launched now; 0: none
+    size_t failed_batches;  ///< see braid_kv_applied
+  };
+
+  /// `options` has one rank, whose number in the group is `rank`.
+  static Result<RotationWorker> open(const Rotation::Options& options, uint32_t rank) {
+    return open(Rotation::c_options(options), rank);
+  }
+  /// Copies over every link. The engine must outlive the worker.
+  static Result<RotationWorker> open(const Rotation::Options& options, uint32_t rank,
+                                     Engine& engine) {
+    return open(Rotation::c_options(options, engine), rank);
+  }
+
+  Result<Applied> apply(Bytes commands) {
+    braid_kv_applied applied{};
+    applied.struct_bytes = sizeof applied;
+    if (const Status failed = Rotation::status_of(
+            braid_kv_worker_apply(get(), commands.data(), commands.size(), &applied));
+        !failed.ok())
+      return failed;
+    return Applied{applied.step, applied.failed_batches};
+  }
+  Status end_step() { return Rotation::status_of(braid_kv_worker_end_step(get())); }
+  /// Valid until the next report.
+  Result<Bytes> report() {
+    const void* bytes = nullptr;
+    size_t size_bytes = 0;
+    if (const Status failed =
+            Rotation::status_of(braid_kv_worker_report(get(), &bytes, &size_bytes));
+        !failed.ok())
+      return failed;
+    return Bytes(static_cast<const std::byte*>(bytes), size_bytes);
+  }
+  void wait() { braid_kv_worker_wait(get()); }
+  /// Null for a slot that the rank does not have.
+  const void* host_block(uint32_t host_slot) const {
+    return braid_kv_worker_host_block(get(), host_slot);
+  }
+
+  /// For calling the C interface with the same worker; null after it was moved from.
+  braid_kv_worker* get() const { return worker_.get(); }
+
+ private:
+  struct Close {
+    void operator()(braid_kv_worker* worker) const { braid_kv_worker_close(worker); }
+  };
+
+  explicit RotationWorker(braid_kv_worker* worker) : worker_(worker) {}
+  static Result<RotationWorker> open(const braid_kv_options& options, uint32_t rank) {
+    braid_kv_worker* worker = nullptr;
+    if (const Status failed = Rotation::status_of(braid_kv_worker_open(&options, rank, &worker));
+        !failed.ok())
+      return failed;
+    return RotationWorker(worker);
+  }
+
+  std::unique_ptr<braid_kv_worker, Close> worker_;
 };
 
 }  // namespace braid

@@ -43,8 +43,9 @@
  * then host only and can be read (braid_kv_host_block); all others are lost. A failure on one rank
  * is a failure of all.
  *
- * Ranks: the GPUs of a tensor-parallel group, in this process. Each rank has a share of every
- * block, in slots with the same numbers, and all ranks move the same blocks.
+ * Ranks: the GPUs of a tensor-parallel group. Each rank has a share of every block, in slots with
+ * the same numbers, and all ranks move the same blocks. Ranks of other processes: see the end of
+ * this file.
  *
  * Ownership: the caller owns contexts, caches, compute streams and the copying engine, and keeps
  * them until braid_kv_close. The rotation engine owns the host memory. Lists are read during the
@@ -125,12 +126,18 @@ typedef struct braid_kv_options {
   const char* (*last_error)(void);                                      /* braid_last_error */
   int (*last_cuda_error)(void);                                         /* braid_last_cuda_error */
   int mover;                                                            /* a braid_kv_mover */
+  /* Ranks in processes of their own, numbered after `ranks`, and how long commands may be with one
+   * of them before a report speaks of them: then its process is taken for ended. Longer than the
+   * longest step. */
+  uint32_t remote_rank_count;
+  uint64_t report_deadline_ms; /* not 0, if there are such ranks */
 } braid_kv_options;
 
-/* Pins the host memory, which takes tens of milliseconds a gigabyte. With BRAID_KV_BY_KERNEL it
- * also loads kernels into the contexts, and so waits for their streams. On failure *kv is NULL. */
+/* Pins the host memory of `ranks`, which takes tens of milliseconds a gigabyte. With
+ * BRAID_KV_BY_KERNEL it also loads kernels into the contexts, and so waits for their streams. On
+ * failure *kv is NULL. */
 BRAID_API braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv);
-/* Waits for the copies under way. NULL is allowed. */
+/* Waits for the copies of this process. NULL is allowed. */
 BRAID_API void braid_kv_close(braid_kv* kv);
 
 /* Why an operation on a block was refused. A refused operation has changed nothing. */
@@ -218,11 +225,21 @@ typedef struct braid_kv_report {
   size_t synced_count;
   const uint64_t* loaded;
   size_t loaded_count;
+  /* Blocks whose copy a rank of another process could not make after all, also those that have
+   * ended since. They are where they were before the submit (sealed, host only), or lost, if steps
+   * have written them since. What was computed from a block that was to be loaded is wrong: end its
+   * uses, release the blocks that its request has written since that submit, and compute them
+   * again. */
+  const uint64_t* failed;
+  size_t failed_count;
+  const char* cause; /* why the first of them failed, with the rank; "": none has */
 } braid_kv_report;
 
-/* Never blocks. `report` may be NULL. BRAID_ERROR_CUDA: a GPU of the group has failed. */
+/* Never blocks. `report` may be NULL. Once a rank has failed, every call fails, and names it:
+ * BRAID_ERROR_CUDA by its GPU, and BRAID_ERROR_PEER with its process. With a process its host
+ * copies are gone, so that all blocks are lost. */
 BRAID_API braid_status braid_kv_poll(braid_kv* kv, braid_kv_report* report);
-/* Waits until every copy that is under way has ended: for shutting down. */
+/* Waits until every copy of this process that is under way has ended: for shutting down. */
 BRAID_API void braid_kv_wait(braid_kv* kv);
 
 typedef enum braid_kv_state {
@@ -247,7 +264,8 @@ typedef struct braid_kv_block {
 /* BRAID_ERROR_ARGUMENT if there is no such block. */
 BRAID_API braid_status braid_kv_find(braid_kv* kv, uint64_t block, braid_kv_block* found);
 /* The host copy of a rank's share of a block, its segments one behind the other; NULL if there is
- * none. Valid until the block leaves that slot. */
+ * none, or if another process has it (braid_kv_worker_host_block). Valid until the block leaves
+ * that slot. */
 BRAID_API const void* braid_kv_host_block(braid_kv* kv, size_t rank, uint64_t block);
 
 typedef struct braid_kv_statistics {
@@ -263,6 +281,70 @@ typedef struct braid_kv_statistics {
   uint64_t native_bytes;      /* what an engine, or BRAID_KV_BY_KERNEL, has left to the driver */
 } braid_kv_statistics;
 BRAID_API braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statistics);
+
+/* ---- Ranks in processes of their own ----
+ *
+ * One process, the leader, has the braid_kv. Every other one has a braid_kv_worker: one rank, with
+ * its GPU and its pinned memory. braid opens no connection: the engine carries the bytes, in the
+ * messages that it exchanges with its workers at every step.
+ *
+ *   leader                                        worker
+ *   braid_kv_give_report of each rank, poll
+ *   submit, begin_step, create, SEAL ...
+ *   braid_kv_take_commands  ------------------->  braid_kv_worker_apply
+ *   braid_kv_end_step                             (launches the step), braid_kv_worker_end_step
+ *                           <-------------------  braid_kv_worker_report
+ *
+ * Commands are numbered. A worker carries out each number once, in order, and refuses what was
+ * lost, doubled, cut short, changed or meant for another rank: BRAID_ERROR_ARGUMENT, and nothing
+ * was done. Reports hold all that a worker has done, so the latest is enough, and an older one is
+ * ignored. A worker may report at any time, for copies that go on after the last step.
+ *
+ * A copy has landed when it has on every rank, and has failed when it has on one
+ * (braid_kv_report). Leader and workers are opened with the same slots and block sizes; where the
+ * segments lie on the GPU may differ. A worker serves one leader, and cannot be replaced: the group
+ * ends with it. */
+
+/* What the rank's worker is to apply before it launches the step; 0 bytes: nothing, send nothing.
+ * With a step open, call it once for each remote rank, after the step's last submit, create and
+ * REOPEN, and before end_step, which fails otherwise. Valid until the next call for this rank. */
+BRAID_API braid_status braid_kv_take_commands(braid_kv* kv, size_t rank, const void** bytes,
+                                              size_t* size_bytes);
+/* Bytes from braid_kv_worker_report. The next braid_kv_poll knows them. */
+BRAID_API braid_status braid_kv_give_report(braid_kv* kv, size_t rank, const void* bytes,
+                                            size_t size_bytes);
+
+typedef struct braid_kv_worker braid_kv_worker;
+
+/* `options` has one rank; `rank` is its number in the group. Pins its host memory. Ownership,
+ * threads and fork: as for a braid_kv. On failure *worker is NULL. */
+BRAID_API braid_status braid_kv_worker_open(const braid_kv_options* options, uint32_t rank,
+                                            braid_kv_worker** worker);
+/* Waits for the copies under way. NULL is allowed. */
+BRAID_API void braid_kv_worker_close(braid_kv_worker* worker);
+
+typedef struct braid_kv_applied {
+  size_t struct_bytes;   /* sizeof(braid_kv_applied) */
+  uint64_t step;         /* launch it, then call braid_kv_worker_end_step; 0: there is none */
+  size_t failed_batches; /* copies that the driver has refused: the leader's poll lists the blocks.
+                            Launch the step all the same */
+} braid_kv_applied;
+
+/* Enqueues the copies, and orders the compute stream behind what the step needs. Never blocks.
+ * BRAID_ERROR_CUDA: the driver has not ordered the stream, or the context has failed. Then the step
+ * must not be launched, the worker does nothing any more, and its report says so. */
+BRAID_API braid_status braid_kv_worker_apply(braid_kv_worker* worker, const void* bytes,
+                                             size_t size_bytes, braid_kv_applied* applied);
+/* Call it when all of the step is in the compute stream. After a failure, call it again. */
+BRAID_API braid_status braid_kv_worker_end_step(braid_kv_worker* worker);
+/* How far the rank has come, and what has failed. Never blocks. Valid until the next call. */
+BRAID_API braid_status braid_kv_worker_report(braid_kv_worker* worker, const void** bytes,
+                                              size_t* size_bytes);
+/* Waits until every copy that is under way has ended: for shutting down. */
+BRAID_API void braid_kv_worker_wait(braid_kv_worker* worker);
+/* The rank's share of the block that has this host slot (braid_kv_find, in the leader); NULL: there
+ * is no such slot. */
+BRAID_API const void* braid_kv_worker_host_block(braid_kv_worker* worker, uint32_t host_slot);
 
 /* The cause of this thread's latest failed call, and the remedy; "" if no call has failed. */
 BRAID_API const char* braid_kv_last_error(void);

@@ -64,7 +64,8 @@ class _Options(ctypes.Structure):
                 ("segment_count", ctypes.c_size_t), ("gpu_slots", ctypes.c_uint32), ("host_slots", ctypes.c_uint32),
                 ("ranks", ctypes.POINTER(Rank)), ("rank_count", ctypes.c_size_t), ("engine", ctypes.c_void_p),
                 ("copy_batch", ctypes.c_void_p), ("last_error", ctypes.c_void_p), ("last_cuda_error", ctypes.c_void_p),
-                ("mover", ctypes.c_int)]
+                ("mover", ctypes.c_int), ("remote_rank_count", ctypes.c_uint32),
+                ("report_deadline_ms", ctypes.c_uint64)]
 
 
 class _Plan(ctypes.Structure):
@@ -84,7 +85,12 @@ class _Submitted(ctypes.Structure):
 class _Report(ctypes.Structure):
     _fields_ = [("struct_bytes", ctypes.c_size_t), ("synced", ctypes.POINTER(ctypes.c_uint64)),
                 ("synced_count", ctypes.c_size_t), ("loaded", ctypes.POINTER(ctypes.c_uint64)),
-                ("loaded_count", ctypes.c_size_t)]
+                ("loaded_count", ctypes.c_size_t), ("failed", ctypes.POINTER(ctypes.c_uint64)),
+                ("failed_count", ctypes.c_size_t), ("cause", ctypes.c_char_p)]
+
+
+class _Applied(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("step", ctypes.c_uint64), ("failed_batches", ctypes.c_size_t)]
 
 
 class Block(ctypes.Structure):
@@ -111,8 +117,18 @@ class Submitted:
 
 @dataclasses.dataclass
 class Report:
+    """`failed`: blocks that a rank of another process could not copy after all, and `cause`: see kv_abi.h."""
     synced: list
     loaded: list
+    failed: list
+    cause: str
+
+
+@dataclasses.dataclass
+class Applied:
+    """What a worker's commands came to. `step`: to be launched now, or 0."""
+    step: int
+    failed_batches: int
 
 
 _loaded = None
@@ -124,7 +140,8 @@ def _library():
         _loaded = ctypes.CDLL(libraries.find("kv"))
         for name, result in (("last_error", ctypes.c_char_p), ("refusal_words", ctypes.c_char_p),
                              ("host_block", ctypes.c_void_p), ("begin_step", ctypes.c_uint64),
-                             ("close", None), ("wait", None)):
+                             ("close", None), ("wait", None), ("worker_host_block", ctypes.c_void_p),
+                             ("worker_close", None), ("worker_wait", None)):
             getattr(_loaded, "braid_kv_" + name).restype = result
     return _loaded
 
@@ -144,6 +161,21 @@ def _numbers(blocks):
 
 def _answer(kind):
     return kind(struct_bytes=ctypes.sizeof(kind))
+
+
+def _bytes(name, *arguments):
+    """What a call hands out, copied."""
+    there, size_bytes = ctypes.c_void_p(), ctypes.c_size_t()
+    _call(name, *arguments, ctypes.byref(there), ctypes.byref(size_bytes))
+    return ctypes.string_at(there, size_bytes.value) if size_bytes.value else b""
+
+
+def _options(segments, gpu_slots, host_slots, ranks, engine, mover):
+    options = _Options(ctypes.sizeof(_Options), (Segment * len(segments))(*segments), len(segments), gpu_slots,
+                       host_slots, (Rank * len(ranks))(*ranks), len(ranks),
+                       *(engine.options() if engine is not None else ()))
+    options.mover = mover
+    return options
 
 
 def segments(model, order, gpu_slots):
@@ -200,14 +232,15 @@ class Engine:
 
 
 class Rotation:
-    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link, by `mover`."""
+    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link, by `mover`. Of a group
+    whose other ranks are in processes of their own (Worker), `remote_ranks` come after `ranks`; one that has commands
+    and does not report for `report_deadline_ms` has ended."""
 
-    def __init__(self, segments, gpu_slots, host_slots, ranks, engine=None, mover=BY_DRIVER):
+    def __init__(self, segments, gpu_slots, host_slots, ranks, engine=None, mover=BY_DRIVER, remote_ranks=0,
+                 report_deadline_ms=0):
         self._engine, self._kv = engine, ctypes.c_void_p()
-        options = _Options(ctypes.sizeof(_Options), (Segment * len(segments))(*segments), len(segments), gpu_slots,
-                           host_slots, (Rank * len(ranks))(*ranks), len(ranks),
-                           *(engine.options() if engine is not None else ()))
-        options.mover = mover
+        options = _options(segments, gpu_slots, host_slots, ranks, engine, mover)
+        options.remote_rank_count, options.report_deadline_ms = remote_ranks, report_deadline_ms
         _call("open", ctypes.byref(options), ctypes.byref(self._kv))
 
     def close(self):
@@ -261,7 +294,16 @@ class Rotation:
         """Never blocks."""
         report = _answer(_Report)
         _call("poll", self._kv, ctypes.byref(report))
-        return Report(report.synced[:report.synced_count], report.loaded[:report.loaded_count])
+        return Report(report.synced[:report.synced_count], report.loaded[:report.loaded_count],
+                      report.failed[:report.failed_count], report.cause.decode())
+
+    def take_commands(self, rank):
+        """What that rank's worker is to apply, as bytes to send with the step; empty: nothing. Before end_step."""
+        return _bytes("take_commands", self._kv, ctypes.c_size_t(rank))
+
+    def give_report(self, rank, report):
+        """Bytes of Worker.report; the next poll knows them."""
+        _call("give_report", self._kv, ctypes.c_size_t(rank), report, ctypes.c_size_t(len(report)))
 
     def wait(self):
         _library().braid_kv_wait(self._kv)
@@ -279,3 +321,48 @@ class Rotation:
         found = _answer(Statistics)
         _call("get_statistics", self._kv, ctypes.byref(found))
         return found
+
+
+class Worker:
+    """The rank with this number of a group whose Rotation is in another process.
+
+        applied = worker.apply(commands)    # came with the step
+        launch(applied.step)
+        worker.end_step()
+        send(worker.report())               # with the step's outputs
+    """
+
+    def __init__(self, segments, gpu_slots, host_slots, gpu, rank, engine=None, mover=BY_DRIVER):
+        self._engine, self._worker = engine, ctypes.c_void_p()
+        options = _options(segments, gpu_slots, host_slots, [gpu], engine, mover)
+        _call("worker_open", ctypes.byref(options), ctypes.c_uint32(rank), ctypes.byref(self._worker))
+
+    def close(self):
+        if self._worker:
+            _library().braid_kv_worker_close(self._worker)
+            self._worker = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def apply(self, commands):
+        """Never blocks. After an error the step must not be launched."""
+        applied = _answer(_Applied)
+        _call("worker_apply", self._worker, commands, ctypes.c_size_t(len(commands)), ctypes.byref(applied))
+        return Applied(applied.step, applied.failed_batches)
+
+    def end_step(self):
+        _call("worker_end_step", self._worker)
+
+    def report(self):
+        return _bytes("worker_report", self._worker)
+
+    def wait(self):
+        _library().braid_kv_worker_wait(self._worker)
+
+    def host_block(self, host_slot):
+        """The address of what lies in the slot, or None."""
+        return _library().braid_kv_worker_host_block(self._worker, ctypes.c_uint32(host_slot))

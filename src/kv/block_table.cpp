@@ -307,6 +307,11 @@ void BlockTable::lose_gpu() {
   }
 }
 
+void BlockTable::lose_all() {
+  for (Entry& entry : entries_)
+    if (entry.is_alive) lose_gpu_copy(entry.block, false);
+}
+
 /// `is_on_host`: the host's copy is complete. A step that was ordered behind a load writes tokens
 /// that the host's copy lacks; if that is the only copy, the block is lost.
 void BlockTable::lose_gpu_copy(Block& block, bool is_on_host) {

@@ -176,6 +176,8 @@ class BlockTable {
   /// all others lost. Slots are free at once. References and users stay until their holders release
   /// them.
   void lose_gpu();
+  /// After `lose_gpu`: the host's copies are gone, too. Every block is lost.
+  void lose_all();
 
   /// Null if there is no such block. Valid until the next operation.
   const Block* find(BlockId id) const {

@@ -13,7 +13,7 @@
 
 namespace braid::kv {
 
-enum class Urgency {
+enum class Urgency : uint8_t {
   kBulk,   ///< no request waits: eager write-through
   kUrgent  ///< a request waits for the blocks, or for their slots
 };
@@ -22,6 +22,8 @@ enum class Urgency {
 struct Carried {
   uint64_t accelerated_bytes = 0;
   uint64_t native_bytes = 0;  ///< what it has left to the driver
+
+  bool operator==(const Carried&) const = default;
 };
 
 class Copier {

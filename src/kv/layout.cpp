@@ -88,8 +88,10 @@ Layout::Layout(std::vector<Segment> segments) : segments_(std::move(segments)) {
 Status Layout::check(uint32_t gpu_slots, uint32_t host_slots) const {
   const auto fits = [](uint64_t first_bytes, uint64_t stride_bytes, uint32_t slots) {
     return first_bytes <= kAddressSpaceBytes &&
-           (slots == 0 || stride_bytes <= (kAddressSpaceBytes - first_bytes) / slots);
+           stride_bytes <= (kAddressSpaceBytes - first_bytes) / slots;
   };
+  if (gpu_slots == 0 || host_slots == 0)
+    return Status::error("gpu_slots or host_slots is 0", "Give both sides room for blocks");
   for (const Segment& segment : segments_)
     if (!fits(segment.gpu_base_bytes, segment.gpu_stride_bytes, gpu_slots))
       return Status::error("a cache of gpu_slots blocks is larger than the address space",

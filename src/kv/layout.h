@@ -48,7 +48,7 @@ class Layout {
   static Result<Layout> of(std::vector<Segment> segments);
 
   const std::vector<Segment>& segments() const { return segments_; }
-  /// Fails, naming the slots, if there are more of them than the address space can hold. Check
+  /// Fails, naming the slots, if there are none, or more than the address space can hold. Check
   /// before asking for the size of so many slots.
   Status check(uint32_t gpu_slots, uint32_t host_slots) const;
   /// Bytes of one block, all layers.

@@ -1,99 +1,74 @@
-// One GPU of a tensor-parallel group: its cache, its share of the host's memory, two streams for
-// copies (one a direction), and events that tell the progress of these and of the compute stream.
+// One rank of a tensor-parallel group, as the rotation engine sees it. Either a GPU of this process
+// (gpu_rank.h), or one of another process, to which commands are sent (remote_rank.h). The engine
+// makes every decision, and all ranks carry it out; what fails on one has failed on all.
 //
-// All work here is enqueued; only closing waits. Errors are Status. If the driver reports an error
-// of earlier work, the context is lost: `poll` says so from then on.
+// Nothing here waits for a GPU, except `synchronize`. Errors are Status. Threads: one at a time.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <span>
+#include <string>
 #include <vector>
 
-#include "cuda/driver.h"
+#include "base/status.h"
 #include "kv/copier.h"
-#include "kv/fences.h"
-#include "kv/host_pool.h"
-#include "kv/layout.h"
+#include "kv/marks.h"
 #include "kv/slot_pool.h"
 
 namespace braid::kv {
 
-enum class Direction { kDown, kUp };
-
-/// The caller's parts of each GPU. The caller owns them, and they outlive the engine.
-struct RankOptions {
-  CUcontext context = nullptr;
-  CUdeviceptr cache = 0;       ///< as the layout describes it
-  CUstream compute = nullptr;  ///< the steps' stream; not a legacy default stream
-};
+enum class Direction : uint8_t { kDown, kUp };
 
 /// The two slots of a block that is copied.
 struct SlotPair {
   Slot gpu = 0;
   Slot host = 0;
+  bool operator==(const SlotPair&) const = default;
+};
+
+/// Copies in one direction, the same on every rank.
+struct CopyBatch {
+  Direction direction = Direction::kDown;
+  Urgency urgency = Urgency::kUrgent;
+  Mark mark = 0;  ///< of this direction; marks ascend
+  Marks after{};  ///< the copies come behind these
+  std::vector<SlotPair> slots{};
+
+  bool operator==(const CopyBatch&) const = default;
+};
+
+/// A batch that a rank could not enqueue whole.
+struct FailedBatch {
+  Direction direction = Direction::kDown;
+  Mark mark = 0;
+  std::string cause{};
+  bool operator==(const FailedBatch&) const = default;
+};
+
+/// What a rank tells when it is polled.
+struct Progress {
+  Marks passed{};
+  /// Batches that `copy` took, and that failed later; a rank may name one again.
+  std::vector<FailedBatch> failed{};
+  bool is_host_lost = false;  ///< of a rank that has failed: its host copies are gone, too
 };
 
 class Rank {
  public:
-  /// Whether every segment of all its slots lies in memory that the driver knows. What fails names
-  /// the segment and its bytes.
-  static Status check_cache(const cuda::Driver& driver, const RankOptions& options,
-                            const Layout& layout, uint32_t gpu_slots);
-  static Result<std::unique_ptr<Rank>> open(const cuda::Driver& driver, const RankOptions& options,
-                                            const Layout& layout, uint32_t host_slots);
-  ~Rank();  ///< waits for its own two streams
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
+  virtual ~Rank() = default;
 
-  /// Call it when the compute stream has all of the step.
-  Status record_step(Mark step) { return record(steps_, options_.compute, step); }
-  /// Puts the blocks of batch `mark` into the direction's stream, behind `after`. If that fails,
-  /// the mark still passes, once the copies that were enqueued have ended.
-  Status copy(Direction direction, Mark mark, const Marks& after, std::span<const SlotPair> blocks,
-              Copier& copier, Urgency urgency);
-  /// Orders all later work of the compute stream behind `after`.
-  Status order_compute(const Marks& after) {
-    return order(options_.compute, {.down = after.down, .up = after.up});
-  }
-
-  /// Waits until the work in its two streams has ended.
-  void synchronize();
-
-  /// Tells how far the GPU has come. Fails if its context has failed.
-  Status poll(Marks& passed);
-
-  std::byte* host_block(Slot slot) const {
-    return host_->data() + layout_.host_stride_bytes() * slot;
-  }
-
- private:
-  Rank(const cuda::Driver& driver, const RankOptions& options, const Layout& layout)
-      : driver_(driver), options_(options), layout_(layout) {}
-  Status prepare(uint32_t host_slots);
-  // As few copies as there are ranges: blocks beside each other on both sides are one.
-  void list_copies(Direction direction, std::span<const SlotPair> blocks);
-  Status order(CUstream stream, const Marks& after);
-  Status order(CUstream stream, const Fences<CUevent>& fences, Mark mark);
-  Status record(Fences<CUevent>& fences, CUstream stream, Mark mark);
-  Result<CUevent> take_event();
-  CUstream stream_of(Direction direction) const {
-    return direction == Direction::kDown ? down_ : up_;
-  }
-
-  const cuda::Driver& driver_;
-  const RankOptions options_;
-  const Layout layout_;
-  std::unique_ptr<HostPool> host_;
-  CUstream down_ = nullptr;
-  CUstream up_ = nullptr;
-  Fences<CUevent> steps_;
-  Fences<CUevent> downs_;
-  Fences<CUevent> ups_;
-  Mark down_mark_ = 0;  // the latest batch of each direction, recorded or not
-  Mark up_mark_ = 0;
-  std::vector<CUevent> events_;  // spare events
-  std::vector<library::Copy> copies_;
+  /// Enqueues a batch. If that fails, here or later, its mark still passes, once those of its
+  /// copies that were enqueued have ended.
+  virtual Status copy(const CopyBatch& batch) = 0;
+  /// Orders all later work of the compute stream behind `after`, except for its `step`.
+  virtual Status order_compute(const Marks& after) = 0;
+  /// Call it when the compute stream has all of the step, or will have it before anything that is
+  /// asked from now on.
+  virtual Status record_step(Mark step) = 0;
+  /// Tells how far the rank has come. Fails if the rank has failed.
+  virtual Status poll(Progress& progress) = 0;
+  /// Waits until copies under way have ended, if they are this process's.
+  virtual void synchronize() = 0;
+  /// The host copy in a slot; null if another process has it.
+  virtual const std::byte* host_block(Slot slot) const = 0;
 };
 
 }  // namespace braid::kv

@@ -1,10 +1,10 @@
 #include "kv/rotation_engine.h"
 
 #include <algorithm>
+#include <random>
+#include <string>
 
 #include "base/try.h"
-#include "base/units.h"
-#include "kv/host_memory.h"
 
 namespace braid::kv {
 namespace {
@@ -26,18 +26,10 @@ constexpr size_t kPartGrowth = 4;
   if (at + kPrefetchDistance < ids.size()) table.prefetch(ids[at + kPrefetchDistance]);
 }
 
-// Before anything is pinned: what one rank has taken would be missing for the next.
-Status check_host_memory(const RotationOptions& options) {
-  const uint64_t wanted = options.layout.host_bytes(options.slots.host) * options.ranks.size();
-  const uint64_t left =
-      options.host_limit_bytes ? *options.host_limit_bytes : host_memory_left_bytes();
-  if (wanted <= left) return {};
-  const std::string pools = options.ranks.size() == 1
-                                ? "the host pool is"
-                                : std::to_string(options.ranks.size()) + " host pools are";
-  return Status::error(pools + " to have " + format_size(wanted) + ", and the host has " +
-                           format_size(left) + " left",
-                       "Give fewer host slots");
+// Tells the messages of one group from those of another. Not 0.
+uint64_t new_group() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random() | 1;
 }
 
 }  // namespace
@@ -45,21 +37,27 @@ Status check_host_memory(const RotationOptions& options) {
 Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver& driver,
                                                              RotationOptions options,
                                                              std::unique_ptr<Copier> copier) {
-  if (options.ranks.empty()) return Status::error("a rotation engine without a rank");
-  if (options.slots.gpu == 0 || options.slots.host == 0)
-    return Status::error("gpu_slots or host_slots is 0", "Give both sides room for blocks");
+  if (options.ranks.empty() && options.remote_ranks == 0)
+    return Status::error("a rotation engine without a rank");
+  if (options.remote_ranks > 0 && options.report_deadline_ms == 0)
+    return Status::error("report_deadline_ms is 0 and there are ranks in other processes",
+                         "Give the time after which a worker that does not report has ended");
   BRAID_TRY(options.layout.check(options.slots.gpu, options.slots.host));
-  for (const RankOptions& rank : options.ranks)
-    if (rank.compute == nullptr || rank.compute == CU_STREAM_LEGACY)
-      return Status::error("the compute stream is the legacy default stream",
-                           "Run the model in a stream of its own");
-  BRAID_TRY(check_host_memory(options));
-  for (size_t i = 0; i < options.ranks.size(); ++i)
-    BRAID_TRY(Rank::check_cache(driver, options.ranks[i], options.layout, options.slots.gpu));
   std::unique_ptr<RotationEngine> engine(new RotationEngine(options, std::move(copier)));
-  for (const RankOptions& rank : options.ranks) {
-    BRAID_LET(opened, Rank::open(driver, rank, engine->layout_, options.slots.host));
-    engine->ranks_.push_back(std::move(opened));
+  if (!options.ranks.empty()) {
+    BRAID_LET(gpus,
+              GpuRank::open(
+                  driver, {engine->layout_, options.slots, options.ranks, options.host_limit_bytes},
+                  *engine->copier_));
+    for (auto& gpu : gpus) engine->ranks_.push_back(std::move(gpu));
+  }
+  const uint64_t group = new_group();
+  const GroupShape shape{options.slots.gpu, options.slots.host, options.layout.block_bytes()};
+  for (uint32_t i = 0; i < options.remote_ranks; ++i) {
+    auto remote = std::make_unique<RemoteRank>(RemoteRank::Options{
+        group, static_cast<uint32_t>(engine->ranks_.size()), shape, options.report_deadline_ms});
+    engine->remote_.push_back(remote.get());
+    engine->ranks_.push_back(std::move(remote));
   }
   return engine;
 }
@@ -116,13 +114,13 @@ RotationEngine::Batch RotationEngine::new_batch(Direction direction) {
     batch = std::move(spare_.back());
     spare_.pop_back();
   }
-  batch.direction = direction;
-  batch.mark = (direction == Direction::kDown ? down_mark_ : up_mark_) + 1;
-  batch.after = {};
+  batch.copies.direction = direction;
+  batch.copies.mark = (direction == Direction::kDown ? down_mark_ : up_mark_) + 1;
+  batch.copies.after = {};
   batch.blocks_max = std::max<size_t>(
       {1, kFirstPartCopies / layout_.segments().size(), kFirstPartBytes / layout_.block_bytes()});
   batch.blocks.clear();
-  batch.slots.clear();
+  batch.copies.slots.clear();
   return batch;
 }
 
@@ -164,12 +162,16 @@ Refusal RotationEngine::begin_eviction(BlockId id, Batch& batch) {
 
 Refusal RotationEngine::add_sync(BlockId id, Batch& batch) {
   if (table_.find(id)->sealed_in > ended_step_) return Refusal::kStepNotEnded;
-  const BlockTable::Copy copy = table_.begin_sync(id, batch.mark, enqueued());
+  const BlockTable::Copy copy = table_.begin_sync(id, batch.copies.mark, enqueued());
   if (copy.refusal != Refusal::kNone) return copy.refusal;
-  batch.after.join(copy.after);
-  batch.blocks.push_back(id);
-  batch.slots.push_back({copy.gpu_slot, copy.host_slot});
+  add(id, copy, batch);
   return Refusal::kNone;
+}
+
+void RotationEngine::add(BlockId id, const BlockTable::Copy& copy, Batch& batch) {
+  batch.copies.after.join(copy.after);
+  batch.copies.slots.push_back({copy.gpu_slot, copy.host_slot});
+  batch.blocks.push_back(id);
 }
 
 void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
@@ -197,11 +199,12 @@ void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& sub
       submitted.loads_left = plan.load.size() - i;
       break;
     }
-    if (table_.gpu().free_count() == 0 && !batch.blocks.empty() && batch.after == Marks{}) {
+    if (table_.gpu().free_count() == 0 && !batch.blocks.empty() && batch.copies.after == Marks{}) {
       enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
       batch = new_batch(Direction::kUp);
     }
-    const BlockTable::Copy copy = table_.begin_load(id, batch.mark, plan.landing, enqueued());
+    const BlockTable::Copy copy =
+        table_.begin_load(id, batch.copies.mark, plan.landing, enqueued());
     if (copy.refusal == Refusal::kNoGpuSlot) {
       submitted.loads_left = plan.load.size() - i;
       break;
@@ -210,9 +213,7 @@ void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& sub
       submitted.refused.emplace_back(id, copy.refusal);
       continue;
     }
-    batch.after.join(copy.after);
-    batch.blocks.push_back(id);
-    batch.slots.push_back({copy.gpu_slot, copy.host_slot});
+    add(id, copy, batch);
     submitted.up_bytes += block_bytes();
     enqueue_if_full(batch, Urgency::kUrgent, plan.landing, submitted);
   }
@@ -226,15 +227,15 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
     spare_.push_back(std::move(batch));
     return;
   }
-  const bool is_down = batch.direction == Direction::kDown;
-  (is_down ? down_mark_ : up_mark_) = batch.mark;
+  const bool is_down = batch.copies.direction == Direction::kDown;
+  (is_down ? down_mark_ : up_mark_) = batch.copies.mark;
+  batch.copies.urgency = urgency;
   Status failure;
   for (const auto& rank : ranks_) {
-    Status copied =
-        rank->copy(batch.direction, batch.mark, batch.after, batch.slots, *copier_, urgency);
+    Status copied = rank->copy(batch.copies);
     if (failure.ok()) failure = std::move(copied);
   }
-  const Marks landed = is_down ? Marks{} : Marks{.up = batch.mark};
+  const Marks landed = is_down ? Marks{} : Marks{.up = batch.copies.mark};
   if (landing == Landing::kOrdered)
     for (const auto& rank : ranks_)
       if (failure.ok()) failure = rank->order_compute(landed);
@@ -252,7 +253,7 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
 void RotationEngine::enqueue_if_full(Batch& batch, Urgency urgency, Landing landing,
                                      Submitted& submitted) {
   if (batch.blocks.size() < batch.blocks_max) return;
-  const Direction direction = batch.direction;
+  const Direction direction = batch.copies.direction;
   const size_t next_max = kPartGrowth * batch.blocks_max;
   enqueue(std::move(batch), urgency, landing, submitted);
   batch = new_batch(direction);
@@ -260,7 +261,7 @@ void RotationEngine::enqueue_if_full(Batch& batch, Urgency urgency, Landing land
 }
 
 void RotationEngine::end(const Batch& batch, bool ok) {
-  const bool is_down = batch.direction == Direction::kDown;
+  const bool is_down = batch.copies.direction == Direction::kDown;
   for (size_t i = 0; i < batch.blocks.size(); ++i) {
     const BlockId id = batch.blocks[i];
     prefetch_ahead(table_, batch.blocks, i);
@@ -270,44 +271,99 @@ void RotationEngine::end(const Batch& batch, bool ok) {
   }
 }
 
-Status RotationEngine::look(Marks& passed) {
-  passed = {ended_step_, down_mark_, up_mark_};
-  for (const auto& rank : ranks_) {
-    Marks of_rank;
-    BRAID_TRY(rank->poll(of_rank));
-    passed = {std::min(passed.step, of_rank.step), std::min(passed.down, of_rank.down),
-              std::min(passed.up, of_rank.up)};
-  }
-  return {};
-}
-
 const Report& RotationEngine::poll() {
   report_.synced.clear();
   report_.loaded.clear();
+  report_.failed.clear();
+  report_.cause.clear();
   if (failure_.ok()) {
-    Marks passed;
-    if (const Status failure = look(passed); failure.ok()) {
-      std::erase_if(under_way_, [&](Batch& batch) {
-        const Mark mark = batch.direction == Direction::kDown ? passed.down : passed.up;
-        if (mark < batch.mark) return false;
-        end(batch, true);
-        spare_.push_back(std::move(batch));
-        return true;
-      });
-      table_.pass(passed);
-    } else {
-      fail(failure);
+    Marks passed = enqueued();
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      Progress progress;
+      if (const Status failure = ranks_[rank]->poll(progress); !failure.ok())
+        fail(rank, failure, progress.is_host_lost);
+      end_failed(rank, progress);
+      passed = {std::min(passed.step, progress.passed.step),
+                std::min(passed.down, progress.passed.down),
+                std::min(passed.up, progress.passed.up)};
     }
+    if (failure_.ok()) land(passed);
   }
   report_.failure = failure_;
   return report_;
 }
 
-void RotationEngine::fail(const Status& status) {
-  failure_ = Status::error("a GPU of the group has failed: " + status.message(),
-                           "Blocks that the host has can be read there; compute the others again");
-  under_way_.clear();
-  table_.lose_gpu();
+void RotationEngine::land(const Marks& passed) {
+  std::erase_if(under_way_, [&](Batch& batch) {
+    const bool is_down = batch.copies.direction == Direction::kDown;
+    if ((is_down ? passed.down : passed.up) < batch.copies.mark) return false;
+    end(batch, true);
+    spare_.push_back(std::move(batch));
+    return true;
+  });
+  table_.pass(passed);
+}
+
+// Batches that have failed on one rank have failed. Their slots are fenced until the other ranks
+// have carried them out.
+void RotationEngine::end_failed(size_t rank, const Progress& progress) {
+  for (const FailedBatch& failed : progress.failed)
+    std::erase_if(under_way_, [&](Batch& batch) {
+      if (batch.copies.direction != failed.direction || batch.copies.mark != failed.mark)
+        return false;
+      end(batch, false);
+      report_.failed.insert(report_.failed.end(), batch.blocks.begin(), batch.blocks.end());
+      if (report_.cause.empty())
+        report_.cause = "rank " + std::to_string(rank) + ": " + failed.cause;
+      spare_.push_back(std::move(batch));
+      return true;
+    });
+}
+
+void RotationEngine::fail(size_t rank, const Status& status, bool is_host_lost) {
+  if (failure_.ok()) {
+    failure_ = Status::of(
+        status.code() == BRAID_ERROR_PEER ? BRAID_ERROR_PEER : BRAID_ERROR_CUDA,
+        "rank " + std::to_string(rank) + " of the group has failed: " + status.message() +
+            (is_host_lost ? ". Its host copies are gone with it: compute all blocks again"
+                          : ". Blocks that the host has can be read there; compute the others "
+                            "again"),
+        status.cuda_result());
+    under_way_.clear();
+    table_.lose_gpu();
+  }
+  if (is_host_lost) table_.lose_all();
+}
+
+// ---- Ranks of other processes ----
+
+Result<RemoteRank*> RotationEngine::remote(size_t rank) const {
+  const size_t first = ranks_.size() - remote_.size();
+  if (rank < ranks_.size() && rank >= first) return remote_[rank - first];
+  return Status::error(rank < first ? "rank " + std::to_string(rank) + " is of this process"
+                                    : "there is no rank " + std::to_string(rank) +
+                                          " in a group of " + std::to_string(ranks_.size()),
+                       "Ranks of other processes come after those of this one");
+}
+
+Result<std::span<const std::byte>> RotationEngine::take_commands(size_t rank) {
+  BRAID_LET(there, remote(rank));
+  BRAID_TRY(failure_);
+  return there->take_commands(table_.step() > ended_step_ ? table_.step() : 0);
+}
+
+Status RotationEngine::give_report(size_t rank, std::span<const std::byte> bytes) {
+  BRAID_LET(there, remote(rank));
+  return there->give_report(bytes);
+}
+
+Carried RotationEngine::carried() const {
+  Carried all = copier_ != nullptr ? copier_->carried() : Carried{};
+  for (const RemoteRank* rank : remote_) {
+    all.accelerated_bytes += rank->carried().accelerated_bytes;
+    all.native_bytes += rank->carried().native_bytes;
+  }
+  return all;
 }
 
 void RotationEngine::wait() {

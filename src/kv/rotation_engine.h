@@ -16,13 +16,15 @@
 // only for loads that are enqueued whole, from pinned memory (Landing::kOrdered).
 //
 // Failure: if a copy is refused, each block stays where its good bytes are: sealed on the way down,
-// host only on the way up. `submit` returns the failure, and may be tried again. If a GPU's context
-// fails, `poll` says so, and the whole group ends: blocks with a host copy are host only, all
-// others are lost, and the engine copies nothing any more. Every change of a block is reported, and
-// no slot is used early.
+// host only on the way up. `submit` returns the failure, or `poll` if another process had the copy;
+// it may be tried again. If a GPU's context fails, `poll` says so, and the whole group ends: blocks
+// with a host copy are host only, all others are lost, and the engine copies nothing any more.
+// Every change of a block is reported, and no slot is used early.
 //
-// Tensor parallelism: the ranks of one group move the same blocks by one decision. A failure on one
-// rank is a failure of all.
+// Tensor parallelism: the ranks of one group move the same blocks by one decision (rank.h). A
+// failure on one rank is a failure of all. Ranks may be GPUs of this process, or of others, to
+// which the caller carries commands (remote_rank.h). If such a process is gone, so are its host
+// copies: all blocks are lost.
 //
 // Ownership: the caller owns contexts, caches and compute streams, which outlive the engine.
 // Threads: one at a time. Errors: Status; Refusal for single blocks. Sizes are bytes, of all ranks
@@ -42,17 +44,22 @@
 #include "cuda/driver.h"
 #include "kv/block_table.h"
 #include "kv/copier.h"
+#include "kv/gpu_rank.h"
 #include "kv/layout.h"
-#include "kv/rank.h"
+#include "kv/remote_rank.h"
 
 namespace braid::kv {
 
 struct RotationOptions {
   Layout layout;
   BlockTable::Slots slots;         ///< of every rank
-  std::vector<RankOptions> ranks;  ///< one for each GPU of the group
-  /// What the pools of all ranks may take together; none: what the host has left.
+  std::vector<RankOptions> ranks;  ///< the GPUs of this process: ranks 0, 1, ...
+  /// What the pools of these ranks may take together; none: what the host has left.
   std::optional<uint64_t> host_limit_bytes = {};
+  uint32_t remote_ranks = 0;  ///< in other processes; they come after `ranks`
+  /// How long commands may be with a remote rank before a report speaks of them. Not 0, if there
+  /// are any.
+  uint64_t report_deadline_ms = 0;
 };
 
 /// The moves between two steps. Earlier blocks of a list go first.
@@ -88,7 +95,12 @@ struct Submitted {
 struct Report {
   std::vector<BlockId> synced;  ///< both sides are equal; or host only, if it was leaving
   std::vector<BlockId> loaded;
-  Status failure;  ///< the end of the group: see above
+  /// Blocks whose copy another process could not make after all, also those that have ended since:
+  /// sealed or host only, as before; or lost, if steps have written them since. What was computed
+  /// from a block whose load has failed is wrong.
+  std::vector<BlockId> failed;
+  std::string cause;  ///< why the first of them failed
+  Status failure;     ///< the end of the group: see above
 };
 
 class RotationEngine {
@@ -107,6 +119,7 @@ class RotationEngine {
   };
 
   /// Pins the host's pools, of `slots.host` blocks a rank: takes tens of milliseconds a gigabyte.
+  /// Without `ranks`, `driver` and `copier` are not used.
   static Result<std::unique_ptr<RotationEngine>> open(const cuda::Driver& driver,
                                                       RotationOptions options,
                                                       std::unique_ptr<Copier> copier);
@@ -137,27 +150,31 @@ class RotationEngine {
   /// Valid until the next poll. Never blocks.
   const Report& poll();
 
-  /// Waits until every copy under way has ended: for shutting down, and for measuring.
+  /// For a remote rank: what its worker is to apply, and what the worker has reported. Take a
+  /// step's commands between its last `create`, `reopen` or `submit` and `end_step`.
+  Result<std::span<const std::byte>> take_commands(size_t rank);
+  Status give_report(size_t rank, std::span<const std::byte> bytes);
+
+  /// Waits until every copy of this process has ended: for shutting down, and for measuring.
   void wait();
   const Report& drain() {
     wait();
     return poll();
   }
 
-  /// The host's copy of a block, `layout().block_bytes()` long; null if there is none.
+  /// The host's copy of a block, `layout().block_bytes()` long; null if there is none, or another
+  /// process has it.
   const std::byte* host_block(size_t rank, BlockId id) const;
   uint64_t block_bytes() const { return layout_.block_bytes() * ranks_.size(); }
   size_t rank_count() const { return ranks_.size(); }
+  Carried carried() const;  ///< by all ranks
 
  private:
   // Blocks whose copies are one batch on every rank.
   struct Batch {
-    Direction direction = Direction::kDown;
-    Mark mark = 0;
-    Marks after;
+    CopyBatch copies;
     size_t blocks_max = 0;  // then the plan goes on in another one
     std::vector<BlockId> blocks;
-    std::vector<SlotPair> slots;
   };
 
   RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier);
@@ -168,15 +185,19 @@ class RotationEngine {
   void write_through(const Budget& budget, Submitted& submitted);
   Refusal begin_eviction(BlockId id, Batch& batch);
   Refusal add_sync(BlockId id, Batch& batch);
+  static void add(BlockId id, const BlockTable::Copy& copy, Batch& batch);
   void enqueue(Batch batch, Urgency urgency, Landing landing, Submitted& submitted);
   void enqueue_if_full(Batch& batch, Urgency urgency, Landing landing, Submitted& submitted);
   void end(const Batch& batch, bool ok);
-  Status look(Marks& passed);
-  void fail(const Status& status);
+  void land(const Marks& passed);
+  void end_failed(size_t rank, const Progress& progress);
+  void fail(size_t rank, const Status& status, bool is_host_lost);
+  Result<RemoteRank*> remote(size_t rank) const;
 
   const Layout layout_;
   const std::unique_ptr<Copier> copier_;
   std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<RemoteRank*> remote_;  // the last ones of ranks_
   BlockTable table_;
   Mark ended_step_ = 0;
   Mark down_mark_ = 0;

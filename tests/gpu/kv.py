@@ -21,7 +21,7 @@ from support.verdicts import Verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 300
-TESTS = ("kv_rotation_test", "kv_braid_test", "kv_library_test")
+TESTS = ("kv_rotation_test", "kv_braid_test", "kv_library_test", "kv_processes_test")
 # 32 requests of 10 blocks of 64 KiB, of which the GPU holds half. (Its kernels are simple, and slow.)
 LOAD = ("--layers", "8", "--requests", "32", "--prompt", "128", "--output", "32", "--slots", "160")
 BENCH = ("--bytes", "64M", "--turns", "1", "--kernels", "20")

@@ -77,6 +77,36 @@ class GroupRequestsTest : public RequestsTest {
   GroupRequestsTest() { gpus_needed = 2; }
 };
 
+// Of three ranks two are remote, and late by random steps. One of them fails: the caller learns it
+// from a poll, when the blocks are in use already.
+class RemoteCopyFaultsTest : public CopyFaultsTest {
+ protected:
+  RemoteCopyFaultsTest() { gpus_needed = 3; }
+};
+
+TEST_P(RemoteCopyFaultsTest, EveryRequestEnds) {
+  begin(GetParam().every,
+        {.slots = {9, 12}, .layers = 2, .ranks = 1, .remote_ranks = 2, .lags = true});
+  remote_faults_[1] = GetParam();
+  run_with_faults();
+  EXPECT_GT(remote_faults_[1].failed, 0u);
+  EXPECT_GT(failures_, 0u);
+  finish_without_faults();
+}
+INSTANTIATE_TEST_SUITE_P(Every, RemoteCopyFaultsTest, ::testing::ValuesIn(copy_faults()), name_of);
+
+class RemoteRequestsTest : public GroupRequestsTest,
+                           public ::testing::WithParamInterface<uint64_t> {};
+
+// The leader has no GPU of its own.
+TEST_P(RemoteRequestsTest, RanksThatAreLateByRandomSteps) {
+  begin(GetParam(), {.slots = {9, 12}, .layers = 2, .ranks = 0, .remote_ranks = 2, .lags = true});
+  run_with_faults();
+  EXPECT_EQ(failures_, 0u);
+  finish_without_faults();
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, RemoteRequestsTest, ::testing::Range<uint64_t>(1, 9));
+
 TEST_F(GroupRequestsTest, RanksThatFailInTurns) {
   begin(3, {.slots = {9, 12}, .layers = 2, .ranks = 2});
   faults_ = {.kind = Kind::kHalf, .every = 3};

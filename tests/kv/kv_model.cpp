@@ -1,5 +1,6 @@
 // Random operations on the block table against a reference model, in a world where steps and copies
-// are carried out late, in any order that their streams and waits allow.
+// are carried out late, in any order that their streams and waits allow, by up to three ranks that
+// lag behind each other.
 //
 //   kv_model [--operations N] [--seed S]
 //
@@ -23,11 +24,12 @@ namespace {
 
 constexpr size_t kEpisode = 300;
 // Of each Kind, in its order. Nothing moves unless there is much of time.
-constexpr std::array<double, 16> kWeights = {8,  8,  4,  6, 8, 8,  8,  3,
-                                             10, 10, 10, 2, 1, 25, 10, 0.05};
+constexpr std::array<double, 17> kWeights = {8,  8,  4, 6, 8,  8,  8,    3,   10,
+                                             10, 10, 2, 1, 40, 10, 0.05, 0.02};
 
 struct Episode {
   BlockTable::Slots slots;
+  size_t ranks;
   std::vector<Operation> operations;
 };
 
@@ -36,6 +38,7 @@ Episode episode(uint64_t seed) {
   std::discrete_distribution<int> kinds(kWeights.begin(), kWeights.end());
   Episode episode{{1 + static_cast<uint32_t>(random() % kMostSlots),
                    1 + static_cast<uint32_t>(random() % kMostSlots)},
+                  1 + random() % 3,
                   {}};
   for (size_t i = 0; i < kEpisode; ++i)
     episode.operations.push_back({static_cast<Kind>(kinds(random)), static_cast<uint32_t>(random()),
@@ -44,7 +47,7 @@ Episode episode(uint64_t seed) {
 }
 
 std::string what_is_wrong(const Episode& episode) {
-  return World(episode.slots).run(episode.operations);
+  return World(episode.slots, episode.ranks).run(episode.operations);
 }
 
 // Leaves out ever smaller pieces, as long as what is left still fails.
@@ -72,9 +75,9 @@ int run(uint64_t operations, uint64_t first_seed) {
     const Episode all = episode(seed);
     if (what_is_wrong(all).empty()) continue;
     const Episode fewest = shrink(all);
-    std::printf("failed: seed %llu, %u slots on the GPU, %u on the host: %s\n",
+    std::printf("failed: seed %llu, %u slots on the GPU, %u on the host, %zu ranks: %s\n",
                 static_cast<unsigned long long>(seed), fewest.slots.gpu, fewest.slots.host,
-                what_is_wrong(fewest).c_str());
+                fewest.ranks, what_is_wrong(fewest).c_str());
     for (const Operation& operation : fewest.operations)
       std::printf("  %s, block %u, choice %u\n", kNames[static_cast<size_t>(operation.kind)],
                   operation.block, operation.choice);

@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/server.h"
@@ -192,6 +194,94 @@ TEST_F(KvLibraryTest, MistakesAreNamed) {
   for (const int unknown : {77, 256, -1})
     EXPECT_STREQ(braid_kv_refusal_words(unknown), "unknown") << unknown;
   braid_kv_close(nullptr);
+}
+
+// A leader without a GPU of its own, and the worker of its only rank.
+TEST_F(KvLibraryTest, ALeaderAndAWorker) {
+  auto worker = RotationWorker::open(options_, 0).value();
+  options_.ranks.clear();
+  options_.remote_ranks = 1;
+  options_.report_deadline_ms = 3'600'000;
+  auto rotation = Rotation::open(options_).value();
+  const auto launch = [&](auto launched) {
+    const auto applied = worker.apply(rotation.take_commands(0).value());
+    ASSERT_TRUE(applied.ok()) << applied.status().message();
+    launched();
+    if (applied.value().step != 0) {
+      EXPECT_TRUE(worker.end_step().ok());
+      EXPECT_TRUE(rotation.end_step().ok());
+    }
+    synchronize(compute_);
+    worker.wait();
+    EXPECT_TRUE(rotation.give_report(0, worker.report().value()).ok());
+  };
+  EXPECT_EQ(rotation.begin_step(), 1u);
+  const BlockNumber block = rotation.create().value();
+  ASSERT_TRUE(rotation.seal({&block, 1}).ok());
+  launch([&] { write(rotation, block, 7); });
+  ASSERT_TRUE(rotation.poll().ok());
+  ASSERT_TRUE(rotation.end_use({&block, 1}).ok());
+  ASSERT_TRUE(rotation.submit({.evict = {&block, 1}}).failure.ok());
+  launch([] {});
+  EXPECT_EQ(rotation.poll().value().synced, std::vector{block});
+  const uint32_t slot = rotation.find(block).value().host_slot;
+  ASSERT_NE(worker.host_block(slot), nullptr);
+  EXPECT_EQ(*static_cast<const uint8_t*>(worker.host_block(slot)), 7);
+  EXPECT_EQ(worker.host_block(kHostSlots), nullptr);
+  EXPECT_EQ(rotation.host_block(0, block), nullptr) << "another process has it";
+  ASSERT_TRUE(rotation.submit({.load = {&block, 1}}).failure.ok());
+  ASSERT_TRUE(rotation.begin_use({&block, 1}).ok());
+  rotation.begin_step();
+  launch([&] { EXPECT_TRUE(holds(rotation, block, 7)); });
+  EXPECT_EQ(rotation.poll().value().loaded, std::vector{block});
+  EXPECT_EQ(rotation.take_commands(0).value().size(), 0u) << "nothing is to be sent";
+}
+
+TEST_F(KvLibraryTest, MistakesWithWorkersAreNamed) {
+  const auto words = [](const Status& status) {
+    EXPECT_EQ(status.code(), BRAID_ERROR_ARGUMENT) << status.message();
+    return status.message();
+  };
+  const std::vector<Rotation::Rank> ranks = std::exchange(options_.ranks, {});
+  EXPECT_NE(words(RotationWorker::open(options_, 0).status()).find("a worker has 0 ranks"),
+            std::string::npos);
+  options_.remote_ranks = 1;
+  EXPECT_NE(words(Rotation::open(options_).status()).find("report_deadline_ms is 0"),
+            std::string::npos);
+  options_.report_deadline_ms = 1000;
+  auto leader = Rotation::open(options_).value();
+  options_.ranks = ranks;
+  EXPECT_NE(words(RotationWorker::open(options_, 0).status()).find("1 in other processes"),
+            std::string::npos);
+  options_.remote_ranks = 0;
+  auto worker = RotationWorker::open(options_, 0).value();
+  const std::array<std::byte, 3> garbage{};
+  EXPECT_NE(words(worker.apply(garbage).status()).find("these 3 bytes"), std::string::npos);
+  EXPECT_NE(words(leader.give_report(0, garbage)).find("these 3 bytes"), std::string::npos);
+  EXPECT_NE(words(leader.take_commands(1).status()).find("no rank 1"), std::string::npos);
+  EXPECT_NE(words(worker.end_step()).find("no step is open"), std::string::npos);
+  leader.begin_step();
+  EXPECT_NE(words(leader.end_step()).find("were not taken"), std::string::npos);
+  EXPECT_EQ(braid_kv_worker_apply(worker.get(), nullptr, 0, nullptr), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(braid_kv_worker_report(nullptr, nullptr, nullptr), BRAID_ERROR_ARGUMENT);
+  braid_kv_worker_close(nullptr);
+}
+
+TEST_F(KvLibraryTest, AWorkerIsDeadInAChildAndSaysSo) {
+  auto worker = std::make_unique<RotationWorker>(RotationWorker::open(options_, 0).value());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool says_so = worker->report().status().message().find("parent") != std::string::npos &&
+                         worker->end_step().message().find("parent") != std::string::npos &&
+                         worker->host_block(0) == nullptr;
+    worker->wait();
+    worker.reset();
+    _exit(says_so ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_TRUE(worker->report().ok());
 }
 
 // Its contexts and its pinned memory are the parent's: a child that copied, or closed it, would

@@ -22,11 +22,12 @@ enum class Kind : uint8_t {
   kLose,
   kAdvance,
   kPoll,
-  kLoseGpu
+  kLoseGpu,
+  kLoseAll
 };
-inline constexpr std::array kNames = {"step", "create",  "share", "release", "use",   "end_use",
-                                      "seal", "reopen",  "sync",  "load",    "evict", "drop_host",
-                                      "lose", "advance", "poll",  "lose_gpu"};
+inline constexpr std::array kNames = {
+    "step", "create", "share",     "release", "use",     "end_use", "seal",     "reopen",  "sync",
+    "load", "evict",  "drop_host", "lose",    "advance", "poll",    "lose_gpu", "lose_all"};
 struct Operation {
   Kind kind;
   uint32_t block;   // which of those that live

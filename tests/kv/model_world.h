@@ -1,10 +1,11 @@
 // The reference model of kv_model: what each operation on the block table is to do, and a world in
-// which steps and copies are carried out late, in any order that their streams and waits allow.
+// which steps and copies are carried out late, in any order that their streams and waits allow. One
+// table serves several ranks, which lag behind each other, and of which one may fail to copy.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,17 +13,9 @@
 
 #include "kv/block_table.h"
 #include "kv/model_operations.h"
+#include "kv/model_rank.h"
 
 namespace braid::kv::test {
-
-inline constexpr uint32_t kMostSlots = 7;  // of a side; an episode may have fewer
-
-// What lies in a slot: whose content, and which writing of it.
-struct Value {
-  uint64_t name = 0;
-  uint64_t version = 0;
-  bool operator==(const Value&) const = default;
-};
 
 struct ModelBlock {
   BlockId id;
@@ -33,27 +26,13 @@ struct ModelBlock {
   Landing landing = Landing::kPolled;
   uint32_t references = 1;
   uint32_t users = 1;
-  Mark batch = 0;  // syncing, loading
+  Mark batch = 0;                    // syncing, loading
+  std::optional<size_t> fails_on{};  // the rank that cannot make this copy, as a poll will tell
 };
-
-// One thing that a stream does to slots.
-struct Touch {
-  bool is_gpu;
-  Slot slot;
-  std::optional<Value> expects;   // a step that reads
-  std::optional<Value> writes;    // a step that writes
-  std::optional<Slot> copies_to;  // a copy: to this slot of the other side
-};
-struct Pending {
-  Mark mark;
-  Marks after;
-  std::vector<Touch> touches;
-};
-enum Stream { kSteps, kDowns, kUps, kStreams };
 
 class World {
  public:
-  explicit World(const BlockTable::Slots& slots) : table_(slots) {}
+  World(const BlockTable::Slots& slots, size_t ranks) : table_(slots), ranks_(ranks) {}
 
   /// The first thing that is wrong; empty: nothing.
   std::string run(const std::vector<Operation>& operations) {
@@ -97,6 +76,7 @@ class World {
       case Kind::kAdvance: return advance(operation.choice);
       case Kind::kPoll: return poll(operation.choice);
       case Kind::kLoseGpu: return lose_gpu();
+      case Kind::kLoseAll: return lose_all();
       default: break;
     }
     if (blocks_.empty()) return;
@@ -170,17 +150,8 @@ class World {
   // Nothing that is under way touches the slot, but what `after` waits for.
   void check_taken(bool is_gpu, Slot slot, const Marks& after, uint32_t choice) {
     if (!behind(choice).covers(after)) fail("is to wait for more than was offered");
-    for (int stream = 0; stream < kStreams; ++stream)
-      for (const Pending& pending : streams_[stream])
-        for (const Touch& touch : pending.touches) {
-          const bool is_touched = (touch.is_gpu == is_gpu && touch.slot == slot) ||
-                                  (touch.is_gpu != is_gpu && touch.copies_to == slot);
-          if (is_touched && pending.mark > mark_of(stream, after))
-            fail("a slot is handed out while it is used");
-        }
-  }
-  static Mark mark_of(int stream, const Marks& marks) {
-    return stream == kSteps ? marks.step : stream == kDowns ? marks.down : marks.up;
+    for (const ModelRank& rank : ranks_)
+      if (rank.is_touched(is_gpu, slot, after)) fail("a slot is handed out while it is used");
   }
   void expect_slot(const SlotPool& pool, Refusal refusal) {
     if (refusal != Refusal::kNone && pool.free_count() > 0) fail("refused although slots are free");
@@ -198,6 +169,11 @@ class World {
   // One copy in four fails: nothing, or all of it, is in the stream.
   static bool fails(uint32_t choice) { return choice % 16 < 4; }
   static bool is_enqueued(uint32_t choice) { return !fails(choice) || choice % 16 < 2; }
+  // One of the others in four fails on one rank, which is told later.
+  std::optional<size_t> fails_on(uint32_t choice) const {
+    if (choice / 64 % 4 != 0) return std::nullopt;
+    return choice / 256 % ranks_.size();
+  }
 
   void sync(ModelBlock& block, uint32_t choice) {
     const auto copy = table_.begin_sync(block.id, enqueued_.down + 1, behind(choice / 16));
@@ -208,6 +184,7 @@ class World {
     Marks of_slot = copy.after;
     of_slot.step = 0;  // also of the step that wrote the block
     check_taken(false, copy.host_slot, of_slot, choice / 16);
+    block.fails_on = fails_on(choice);
     enqueue(kDowns, copy, {true, copy.gpu_slot, {}, {}, copy.host_slot}, choice);
     block.state = fails(choice) ? BlockState::kSealed : BlockState::kSyncing;
     if (fails(choice)) expect(true, table_.end_sync(block.id, false));
@@ -221,6 +198,7 @@ class World {
     if (copy.refusal != Refusal::kNone) return;
     block.batch = ++enqueued_.up;
     check_taken(true, copy.gpu_slot, copy.after, choice / 16);
+    block.fails_on = fails_on(choice);
     enqueue(kUps, copy, {false, copy.host_slot, {}, {}, copy.gpu_slot}, choice);
     if (fails(choice)) return expect(true, table_.end_load(block.id, false));
     block.state = BlockState::kLoading;
@@ -229,72 +207,85 @@ class World {
   }
 
   void enqueue(Stream stream, const BlockTable::Copy& copy, const Touch& touch, uint32_t choice) {
-    Pending pending{stream == kDowns ? enqueued_.down : enqueued_.up, {}, {}};
-    if (is_enqueued(choice)) {
-      pending.after = copy.after;
-      pending.touches.push_back(touch);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      Pending pending{stream == kDowns ? enqueued_.down : enqueued_.up, {}, {}};
+      if (is_enqueued(choice) && fails_on(choice) != rank) {
+        pending.after = copy.after;
+        pending.touches.push_back(touch);
+      }
+      ranks_[rank].enqueue(stream, std::move(pending));
     }
-    streams_[stream].push_back(std::move(pending));
   }
 
   // ---- Time ----
 
-  // Blocks in use are read; dirty ones are written. A new block is written at once.
+  // Blocks in use are read; dirty ones are written. A new block is written at once. What a rank
+  // reads of a block that did not come is nobody's.
   void step(uint32_t choice) {
-    Pending pending{table_.begin_step(), compute_after_, {}};
-    enqueued_.step = pending.mark;
+    std::vector<Pending> pending(ranks_.size(), {table_.begin_step(), compute_after_, {}});
+    enqueued_.step = pending.front().mark;
     for (size_t i = 0; i < blocks_.size(); ++i) {
       ModelBlock& block = blocks_[i];
       if (block.users == 0 || !is_usable(block)) continue;
       const Slot slot = table_.find(block.id)->gpu_slot;
       const bool is_new = block.value.version == 0;
-      if (!is_new) pending.touches.push_back({true, slot, block.value, {}, {}});
+      const bool is_loading = block.state == BlockState::kLoading;
+      for (size_t rank = 0; rank < ranks_.size(); ++rank)
+        if (!is_new && !(is_loading && block.fails_on == rank))
+          pending[rank].touches.push_back({true, slot, block.value, {}, {}});
       const bool may_write = is_dirty(block);
       if (!may_write || (!is_new && (choice >> i % 32 & 1) == 0)) continue;
       ++block.value.version;
-      pending.touches.push_back({true, slot, {}, block.value, {}});
+      for (Pending& each : pending) each.touches.push_back({true, slot, {}, block.value, {}});
     }
-    streams_[kSteps].push_back(std::move(pending));
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      ranks_[rank].enqueue(kSteps, std::move(pending[rank]));
   }
 
   void advance(uint32_t choice) {
-    for (int i = 0; i < kStreams; ++i) {
-      const int stream = static_cast<int>((choice + i) % kStreams);
-      if (streams_[stream].empty() || !done_.covers(streams_[stream].front().after)) continue;
-      const Pending pending = std::move(streams_[stream].front());
-      streams_[stream].pop_front();
-      for (const Touch& touch : pending.touches) carry_out(touch);
-      (stream == kSteps ? done_.step : stream == kDowns ? done_.down : done_.up) = pending.mark;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      ModelRank& rank = ranks_[(choice / 16 + i) % ranks_.size()];
+      if (!rank.advance(choice)) continue;
+      if (!rank.wrong().empty()) fail(rank.wrong());
       return;
     }
-    for (const auto& stream : streams_)
-      if (!stream.empty()) return fail("streams wait for each other");
+    if (!is_idle()) fail("streams wait for each other");
+  }
+  bool is_idle() const {
+    return std::ranges::all_of(ranks_, [](const ModelRank& rank) { return rank.is_idle(); });
+  }
+  // By all ranks.
+  Marks done() const {
+    Marks all = ranks_.front().done();
+    for (const ModelRank& rank : ranks_)
+      all = {std::min(all.step, rank.done().step), std::min(all.down, rank.done().down),
+             std::min(all.up, rank.done().up)};
+    return all;
   }
 
-  void carry_out(const Touch& touch) {
-    std::vector<Value>& here = touch.is_gpu ? on_gpu_ : on_host_;
-    std::vector<Value>& there = touch.is_gpu ? on_host_ : on_gpu_;
-    if (touch.expects && here[touch.slot] != *touch.expects) fail("a step reads what is not there");
-    if (touch.writes) here[touch.slot] = *touch.writes;
-    if (touch.copies_to) there[*touch.copies_to] = here[touch.slot];
-  }
-
-  // What has landed is told, and one copy in sixteen is told to have failed after all.
+  // What has landed is told, and what has failed on one rank, before its copies have ended on the
+  // others or after. One copy in sixteen is told to have failed after all.
   void poll(uint32_t choice) {
+    const Marks passed = done();
     for (ModelBlock& block : blocks_) {
       choice = choice * 1664525 + 1013904223;
-      if (choice >> 28 == 0 && end_badly(block)) continue;
-      if (block.state == BlockState::kSyncing && block.batch <= done_.down) {
+      const bool has_ended =
+          block.batch <= (block.state == BlockState::kSyncing ? passed.down : passed.up);
+      const bool is_told = has_ended || (choice >> 27 & 1) == 0;
+      if ((choice >> 28 == 0 || (block.fails_on && is_told)) && end_badly(block, has_ended))
+        continue;
+      if (block.fails_on || !has_ended) continue;
+      if (block.state == BlockState::kSyncing) {
         expect(true, table_.end_sync(block.id, true));
         block.state = block.is_leaving ? BlockState::kHostOnly : BlockState::kSynced;
         block.is_leaving = false;
-      } else if (block.state == BlockState::kLoading && block.batch <= done_.up) {
+      } else if (block.state == BlockState::kLoading) {
         expect(true, table_.end_load(block.id, true));
         block.state = block.lands_as;
         block.lands_as = BlockState::kSynced;
       }
     }
-    table_.pass(done_);
+    table_.pass(passed);
   }
 
   /// A step that was ordered behind a load writes what the host's copy lacks.
@@ -303,11 +294,11 @@ class World {
            (block.state == BlockState::kLoading && block.lands_as == BlockState::kSynced);
   }
 
-  bool end_badly(ModelBlock& block) {
+  bool end_badly(ModelBlock& block, bool has_ended) {
     if (block.state == BlockState::kSyncing) {
       expect(true, table_.end_sync(block.id, false));
       block.state = BlockState::kSealed;
-    } else if (block.state == BlockState::kLoading && block.batch <= done_.up) {
+    } else if (block.state == BlockState::kLoading && (has_ended || block.fails_on)) {
       expect(true, table_.end_load(block.id, false));
       block.state = is_whole_on_host(block) ? BlockState::kHostOnly : BlockState::kLost;
     } else {
@@ -315,22 +306,27 @@ class World {
     }
     block.is_leaving = false;
     block.lands_as = BlockState::kSynced;
+    block.fails_on.reset();
     return true;
   }
 
   void lose_gpu() {
-    for (auto& stream : streams_) stream.clear();
-    done_ = enqueued_;
+    for (ModelRank& rank : ranks_) rank.lose_gpu(enqueued_);
     table_.lose_gpu();
     if (table_.gpu().fenced_count() + table_.host().fenced_count() > 0)
       fail("slots are fenced although nothing runs");
-    table_.pass(done_);
-    on_gpu_.assign(kMostSlots, {});
+    table_.pass(done());
     for (ModelBlock& block : blocks_) {
       block.state = is_whole_on_host(block) ? BlockState::kHostOnly : BlockState::kLost;
       block.is_leaving = false;
       block.lands_as = BlockState::kSynced;
+      block.fails_on.reset();
     }
+  }
+  void lose_all() {
+    lose_gpu();
+    table_.lose_all();
+    for (ModelBlock& block : blocks_) block.state = BlockState::kLost;
   }
 
   // ---- What must hold ----
@@ -361,16 +357,18 @@ class World {
   }
 
   void quiet() {
-    while (wrong_.empty() && done_ != enqueued_) advance(0);
+    while (wrong_.empty() && !is_idle()) advance(0);
     poll(~0u);
     check();
     for (const ModelBlock& model : blocks_) {
       const Block* block = table_.find(model.id);
       if (block == nullptr || model.value.version == 0) continue;
-      if (block->is_on_gpu() && on_gpu_[block->gpu_slot] != model.value)
-        fail("the GPU has something else");
-      if (block->is_on_host() && on_host_[block->host_slot] != model.value)
-        fail("the host has something else");
+      for (const ModelRank& rank : ranks_) {
+        if (block->is_on_gpu() && rank.on_gpu(block->gpu_slot) != model.value)
+          fail("a GPU has something else");
+        if (block->is_on_host() && rank.on_host(block->host_slot) != model.value)
+          fail("a host has something else");
+      }
     }
     if (table_.gpu().fenced_count() + table_.host().fenced_count() > 0)
       fail("slots are fenced although all has passed");
@@ -378,10 +376,8 @@ class World {
 
   BlockTable table_;
   std::vector<ModelBlock> blocks_;
-  std::array<std::deque<Pending>, kStreams> streams_;
-  std::vector<Value> on_gpu_ = std::vector<Value>(kMostSlots);
-  std::vector<Value> on_host_ = std::vector<Value>(kMostSlots);
-  Marks enqueued_, done_, compute_after_;
+  std::vector<ModelRank> ranks_;
+  Marks enqueued_, compute_after_;
   uint64_t names_ = 0;
   std::string wrong_;
 };

@@ -94,6 +94,35 @@ class PythonTest(unittest.TestCase):
                 self.assertGreater(server.up_bytes, 0)
                 self.assertEqual(statistics.accelerated_bytes > 0, copies is not None)
 
+    def test_a_leader_and_a_worker(self):
+        model = WordsModel(self.driver, 2)
+        gpu = kv.Rank(model.context, model.base, model.stream)
+        with kv.Rotation(model.segments, 2, 4, [], remote_ranks=1, report_deadline_ms=3_600_000) as leader, \
+                kv.Worker(model.segments, 2, 4, gpu, 0) as worker:
+            leader.begin_step()
+            block = leader.create()
+            leader.apply(kv.SEAL, [block])
+            self.assertEqual(worker.apply(leader.take_commands(0)), kv.Applied(1, 0))
+            model.follow([5, 6], 0, [leader.find(block).gpu_slot])
+            worker.end_step()
+            leader.end_step()
+            leader.apply(kv.END_USE, [block])
+            leader.submit(evict=[block])
+            commands = leader.take_commands(0)
+            with self.assertRaisesRegex(kv.Error, "bytes came as"):
+                worker.apply(commands[:-1])
+            self.assertEqual(worker.apply(commands), kv.Applied(0, 0))
+            with self.assertRaisesRegex(kv.Error, "have been carried out"):
+                worker.apply(commands)
+            worker.wait()
+            leader.give_report(0, worker.report())
+            self.assertEqual(leader.poll(), kv.Report([block], [], [], ""))
+            found = leader.find(block)
+            self.assertEqual(found.state, kv.HOST_ONLY)
+            first = ctypes.cast(worker.host_block(found.host_slot), ctypes.POINTER(ctypes.c_uint64))
+            self.assertEqual(first[0], 6 * 1_000_003)
+            self.assertEqual(leader.take_commands(0), b"")
+
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(kv.Error, "layers is 0"):
             kv.segments(kv.Model(0, 1, 64, 2, 16), kv.BLOCK_FIRST, 8)

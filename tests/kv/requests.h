@@ -32,6 +32,7 @@ class RequestsTest : public KvTest {
   void begin(uint64_t seed, const Opening& opening) {
     seed_ = seed;
     random_.seed(seed);
+    lag_.seed(seed);
     open(opening);
     for (uint64_t number = 1; number <= kRequests; ++number) requests_.push_back({number});
   }
@@ -39,11 +40,13 @@ class RequestsTest : public KvTest {
   template <typename GoOn>
   void run(const GoOn& go_on) {
     for (int step = 0; go_on(step); ++step) {
-      (void)rotation().poll();
+      let_remote_ranks_work();
+      for (const BlockId id : rotation().poll().failed) see_failure(id);
       finish();
       rotate();
       compute();
-      if (step % 16 == 0) settle();
+      if (step % 16 == 0)
+        for (const BlockId id : settle().failed) see_failure(id);
       ASSERT_FALSE(HasFailure()) << "seed " << seed_ << ", step " << step;
     }
   }
@@ -53,6 +56,7 @@ class RequestsTest : public KvTest {
   void finish_without_faults() {
     is_endless_ = false;
     faults_ = {};
+    remote_faults_ = {};
     checker_.refuse_every(0);
     run([&](int step) { return step < kStepsMost && !all_done(); });
     EXPECT_TRUE(all_done()) << "seed " << seed_;
@@ -74,6 +78,7 @@ class RequestsTest : public KvTest {
 
   std::vector<Request> requests_;
   std::set<BlockState> aborted_;  // in which states blocks were
+  uint64_t failures_ = 0;         // of blocks, seen by polling
   bool is_endless_ = true;        // who has finished begins again
   uint64_t seed_ = 0;
   std::mt19937_64 random_;
@@ -98,6 +103,16 @@ class RequestsTest : public KvTest {
     request.blocks.clear();
     request.last_version = 0;
     request.waits = 0;
+  }
+
+  // What was computed from a block that did not come is computed again.
+  void see_failure(BlockId id) {
+    ++failures_;
+    discard_readings(id);
+    for (Request& request : requests_)
+      if (std::ranges::find(request.blocks, id) != request.blocks.end() &&
+          state(id) != BlockState::kSealed)
+        return start_again(request);
   }
 
   void finish() {
@@ -167,7 +182,7 @@ class RequestsTest : public KvTest {
             ++request.last_version);
       if (request.last_version == 2) seal(request.blocks.back());
     }
-    while (!rotation().end_step().ok()) continue;
+    while (!end_step().ok()) continue;
   }
 };
 

@@ -4,15 +4,21 @@
 // A step writes (block, version, offset) words into every segment of a block, and reads blocks into
 // memory that is verified whole once the step has ended. Both are copies in the compute stream:
 // ordered there as kernels would be.
+//
+// Some ranks may be remote: each has a worker here, to which commands and steps travel as to
+// another process, late and by a random number of steps if the test wants it.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "kv/order_checker.h"
+#include "kv/rank_worker.h"
 #include "kv/rotation_engine.h"
 #include "support/server.h"
 
@@ -63,6 +69,9 @@ class KvTest : public braid::test::ServerTest {
     uint32_t layers = 4;
     GpuOrder order = GpuOrder::kLayerFirst;
     int ranks = 1;
+    int remote_ranks = 0;  ///< after these
+    uint64_t report_deadline_ms = 3'600'000;
+    bool lags = false;     ///< remote ranks carry out steps late, and reports get lost
     bool verifies = true;  ///< bytes and orders; a test that plants a race does not
     /// The copier of the test's choice; else the driver's own batches.
     std::function<std::unique_ptr<Copier>()> copier = {};
@@ -74,6 +83,9 @@ class KvTest : public braid::test::ServerTest {
   RotationEngine& rotation() { return *rotation_; }
   CUstream compute(size_t rank) const { return caches_[rank].compute; }
   BlockState state(BlockId id) const { return rotation_->table().find(id)->state; }
+  RankWorker& worker(size_t remote) { return *workers_[remote].rank; }
+  /// What steps have read of the block so far is not verified: its load has failed.
+  void discard_readings(BlockId id);
 
   /// A step that writes `version` into the blocks, or reads them and expects it. Between begin_step
   /// and end_step.
@@ -82,6 +94,19 @@ class KvTest : public braid::test::ServerTest {
   /// Written under another block's name: a block that is computed again.
   void write(BlockId id, BlockId name, uint64_t version);
   void read(BlockId id, BlockId name, uint64_t version);
+  /// The end of a step that has been begun, and its launch on remote ranks.
+  Status end_step();
+  /// Remote ranks carry out what they have, all of it or as much as chance wants, and report.
+  void let_remote_ranks_work();
+  /// What a remote rank has not carried out yet: whole messages.
+  struct Sent {
+    std::vector<std::byte> commands;
+    std::vector<std::function<void()>> launches;
+  };
+  /// Applies one, and launches its step. The result of the apply.
+  Status carry_out(size_t remote, const Sent& sent);
+  Status give_report(size_t remote);
+
   /// One step that reads the blocks.
   void read_in_a_step(std::span<const BlockId> ids, uint64_t version);
   /// What a block holds on the host is `version`, on each rank.
@@ -93,25 +118,44 @@ class KvTest : public braid::test::ServerTest {
   const Report& settle();
 
   OrderChecker checker_;
-  CopyFaults faults_;
+  CopyFaults faults_;  // of the ranks of this process
+  std::array<CopyFaults, 4> remote_faults_;
+  std::mt19937_64 lag_{1};  // how late remote ranks are
 
  private:
   struct Reading {
     std::unique_ptr<braid::test::HostBuffer> bytes;
     size_t rank;
+    BlockId id;
     BlockId name;
     uint64_t version;
+    bool is_discarded = false;
+  };
+  struct Remote {
+    std::unique_ptr<RankWorker> rank;
+    std::deque<Sent> sent;
+    std::vector<std::function<void()>> launches;  // of the step that is open
   };
 
+  size_t first_remote() const { return caches_.size() - workers_.size(); }
+  Cache make_cache(const Layout& layout, int gpu, uint32_t slots);
+  std::unique_ptr<Copier> copier_of(const Opening& opening, const Layout& layout,
+                                    CopyFaults& faults);
+  void open_workers(const Opening& opening, const Layout& layout);
+  void launch(size_t rank, std::function<void()> launched);
+  void take_commands(size_t remote);
+  void verify(const Reading& reading) const;
   bool is_on_gpu(uint64_t address) const;
-  template <typename Visit>
-  void for_each_segment(size_t rank, BlockId id, const Visit& visit);
+  std::vector<std::pair<CUdeviceptr, uint64_t>> pieces(size_t rank, BlockId id) const;
+  std::vector<CUdeviceptr> segments(size_t rank, BlockId id) const;
   static std::vector<uint64_t> words(size_t rank, BlockId name, uint64_t version, size_t segment);
 
   bool verifies_ = true;
+  bool lags_ = false;
   cuda::Driver watched_;
   std::vector<Cache> caches_;
   std::unique_ptr<RotationEngine> rotation_;
+  std::vector<Remote> workers_;
   std::vector<std::unique_ptr<braid::test::HostBuffer>> written_;
   std::deque<Reading> readings_;
 };

@@ -251,7 +251,7 @@ TEST_F(RotationTest, WhatTheHostHasOutlivesTheGpu) {
   const BlockId both = synced_block(2);
   const BlockId hot = sealed_block(3);
   checker_.fail_gpu();
-  EXPECT_NE(rotation().poll().failure.message().find("a GPU of the group has failed"),
+  EXPECT_NE(rotation().poll().failure.message().find("rank 0 of the group has failed"),
             std::string::npos);
   EXPECT_EQ(state(cold), BlockState::kHostOnly);
   EXPECT_EQ(state(both), BlockState::kHostOnly);

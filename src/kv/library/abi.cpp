@@ -4,66 +4,21 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "kv/braid_copier.h"
-#include "kv/kernel_copier.h"
 #include "kv/layout.h"
+#include "kv/library/options.h"
 
 using namespace braid::kv;
 using namespace braid::kv::abi;
-using braid::Result;
 using braid::Status;
 
 namespace {
 
-Result<Layout> layout_of(const braid_kv_options& options) {
-  if (options.segments == nullptr) return Status::error("braid_kv_options: segments is null");
-  std::vector<Segment> segments;
-  for (const braid_kv_segment& segment : std::span(options.segments, options.segment_count))
-    segments.push_back({.gpu_base_bytes = segment.gpu_base_bytes,
-                        .gpu_stride_bytes = segment.gpu_stride_bytes,
-                        .size_bytes = segment.size_bytes});
-  return Layout::of(std::move(segments));
-}
-
-Result<std::unique_ptr<Copier>> copier_over_own_link(const braid_kv_options& options,
-                                                     const braid::cuda::Driver& driver) {
-  if (options.mover == BRAID_KV_BY_DRIVER)
-    return std::unique_ptr<Copier>(std::make_unique<NativeCopier>(driver));
-  if (options.mover != BRAID_KV_BY_KERNEL)
-    return Status::error("braid_kv_options: mover is " + std::to_string(options.mover) +
-                         ", which is not a braid_kv_mover");
-  std::vector<CUcontext> contexts;
-  if (options.ranks != nullptr)
-    for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
-      contexts.push_back(rank.context);
-  BRAID_LET(kernel, KernelCopier::open(driver, contexts));
-  return std::unique_ptr<Copier>(std::move(kernel));
-}
-
-Result<std::unique_ptr<Copier>> copier_of(const braid_kv_options& options,
-                                          const braid::cuda::Driver& driver) {
-  if (options.engine == nullptr) return copier_over_own_link(options, driver);
-  if (options.copy_batch == nullptr || options.last_error == nullptr ||
-      options.last_cuda_error == nullptr)
-    return Status::error(
-        "braid_kv_options: an engine without its functions",
-        "Set copy_batch to braid_copy_batch, last_error and last_cuda_error likewise");
-  return std::unique_ptr<Copier>(std::make_unique<BraidCopier>(
-      BraidCalls{options.engine, options.copy_batch, options.last_error, options.last_cuda_error}));
-}
-
 Status open(const braid_kv_options& options, braid_kv& kv) {
-  BRAID_LET(driver, braid::cuda::open_driver());
-  kv.driver = driver;
-  BRAID_TRY(kv.driver.check(kv.driver.cuInit(0), "starting CUDA"));
-  BRAID_LET(layout, layout_of(options));
-  BRAID_LET(copier, copier_of(options, kv.driver));
-  kv.copier = copier.get();
-  RotationOptions wanted{layout, {options.gpu_slots, options.host_slots}, {}};
-  if (options.ranks != nullptr)
-    for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
-      wanted.ranks.push_back({rank.context, rank.cache, rank.compute});
-  BRAID_LET(opened, RotationEngine::open(kv.driver, std::move(wanted), std::move(copier)));
+  BRAID_LET(given, read(options, kv.driver));
+  RotationOptions wanted{given.layout, given.slots, std::move(given.ranks)};
+  wanted.remote_ranks = options.remote_rank_count;
+  wanted.report_deadline_ms = options.report_deadline_ms;
+  BRAID_LET(opened, RotationEngine::open(kv.driver, std::move(wanted), std::move(given.copier)));
   kv.rotation = std::move(opened);
   return {};
 }
@@ -138,7 +93,7 @@ braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statisti
     statistics->gpu_slots_fenced = table.gpu().fenced_count();
     statistics->host_slots_free = table.host().free_count();
     statistics->host_slots_fenced = table.host().fenced_count();
-    const Carried carried = engine.copier->carried();
+    const Carried carried = engine.rotation->carried();
     statistics->accelerated_bytes = carried.accelerated_bytes;
     statistics->native_bytes = carried.native_bytes;
     return BRAID_OK;

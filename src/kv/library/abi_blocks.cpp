@@ -99,7 +99,7 @@ braid_status braid_kv_create(braid_kv* kv, uint64_t* block, int* refusal) {
     if (block == nullptr) return report(BRAID_ERROR_ARGUMENT, "there is no place for the block");
     const RotationEngine::Created created = engine.rotation->create();
     if (refusal != nullptr) *refusal = static_cast<int>(created.refusal);
-    if (!created.failure.ok()) return report(created.failure, BRAID_ERROR_CUDA);
+    if (!created.failure.ok()) return report_failure(created.failure);
     if (created.refusal != Refusal::kNone)
       return report(BRAID_ERROR_ARGUMENT, refusal_words(created.refusal));
     *block = static_cast<uint64_t>(created.id);
@@ -115,7 +115,7 @@ int braid_kv_apply(braid_kv* kv, int operation, const uint64_t* blocks, size_t c
   guarded(kv, [&](const braid_kv& engine) {
     for (size_t i = 0; i < count; ++i) {
       const Result<Refusal> refusal = apply_to(*engine.rotation, operation, BlockId{blocks[i]});
-      if (!refusal.ok()) return report(refusal.status(), BRAID_ERROR_CUDA);
+      if (!refusal.ok()) return report_failure(refusal.status());
       if (refusal.value() != Refusal::kNone) {
         answer = static_cast<int>(refusal.value());
         return BRAID_OK;
@@ -133,8 +133,7 @@ uint64_t braid_kv_begin_step(braid_kv* kv) {
 }
 
 braid_status braid_kv_end_step(braid_kv* kv) {
-  return guarded(
-      kv, [](braid_kv& engine) { return report(engine.rotation->end_step(), BRAID_ERROR_CUDA); });
+  return guarded(kv, [](braid_kv& engine) { return report_refusal(engine.rotation->end_step()); });
 }
 
 braid_status braid_kv_submit(braid_kv* kv, const braid_kv_plan* plan,
@@ -154,7 +153,7 @@ braid_status braid_kv_submit(braid_kv* kv, const braid_kv_plan* plan,
                                  .writes_through = plan->no_write_through == 0},
                                 {plan->down_bytes, plan->up_bytes});
     hand_out(answer, engine, submitted);
-    return report(answer.failure, BRAID_ERROR_CUDA);
+    return report_failure(answer.failure);
   });
 }
 
@@ -169,8 +168,11 @@ braid_status braid_kv_poll(braid_kv* kv, braid_kv_report* answer) {
       answer->synced_count = polled.synced.size();
       answer->loaded = numbers(polled.loaded);
       answer->loaded_count = polled.loaded.size();
+      answer->failed = numbers(polled.failed);
+      answer->failed_count = polled.failed.size();
+      answer->cause = polled.cause.c_str();
     }
-    return report(polled.failure, BRAID_ERROR_CUDA);
+    return report_failure(polled.failure);
   });
 }
 

@@ -1,10 +1,12 @@
-#include "kv/rank.h"
+#include "kv/gpu_rank.h"
 
 #include <iterator>
 #include <string>
 
 #include "base/try.h"
+#include "base/units.h"
 #include "cuda/scoped_context.h"
+#include "kv/host_memory.h"
 
 namespace braid::kv {
 namespace {
@@ -31,10 +33,10 @@ bool goes_on(const library::Copy& before, const library::Copy& copy) {
          before.destination + before.size_bytes == copy.destination;
 }
 
-}  // namespace
-
-Status Rank::check_cache(const cuda::Driver& driver, const RankOptions& options,
-                         const Layout& layout, uint32_t gpu_slots) {
+// Whether every segment of all slots lies in memory that the driver knows. What fails names the
+// segment and its bytes.
+Status check_cache(const cuda::Driver& driver, const RankOptions& options, const Layout& layout,
+                   uint32_t gpu_slots) {
   const cuda::ScopedContext scope(driver, options.context);
   BRAID_TRY(driver.check(scope.status(), "entering the rank's context"));
   for (size_t i = 0; i < layout.segments().size(); ++i) {
@@ -54,14 +56,41 @@ Status Rank::check_cache(const cuda::Driver& driver, const RankOptions& options,
   return {};
 }
 
-Result<std::unique_ptr<Rank>> Rank::open(const cuda::Driver& driver, const RankOptions& options,
-                                         const Layout& layout, uint32_t host_slots) {
-  std::unique_ptr<Rank> rank(new Rank(driver, options, layout));
-  BRAID_TRY(rank->prepare(host_slots));
-  return rank;
+// Before anything is pinned: what one rank has taken would be missing for the next.
+Status check_host_memory(const GpuRank::Options& options) {
+  const uint64_t wanted = options.layout.host_bytes(options.slots.host) * options.gpus.size();
+  const uint64_t left =
+      options.host_limit_bytes ? *options.host_limit_bytes : host_memory_left_bytes();
+  if (wanted <= left) return {};
+  const std::string pools = options.gpus.size() == 1
+                                ? "the host pool is"
+                                : std::to_string(options.gpus.size()) + " host pools are";
+  return Status::error(pools + " to have " + format_size(wanted) + ", and the host has " +
+                           format_size(left) + " left",
+                       "Give fewer host slots");
 }
 
-Status Rank::prepare(uint32_t host_slots) {
+}  // namespace
+
+Result<std::vector<std::unique_ptr<GpuRank>>> GpuRank::open(const cuda::Driver& driver,
+                                                            const Options& options,
+                                                            Copier& copier) {
+  for (const RankOptions& gpu : options.gpus)
+    if (gpu.compute == nullptr || gpu.compute == CU_STREAM_LEGACY)
+      return Status::error("the compute stream is the legacy default stream",
+                           "Run the model in a stream of its own");
+  BRAID_TRY(check_host_memory(options));
+  for (const RankOptions& gpu : options.gpus)
+    BRAID_TRY(check_cache(driver, gpu, options.layout, options.slots.gpu));
+  std::vector<std::unique_ptr<GpuRank>> ranks;
+  for (const RankOptions& gpu : options.gpus) {
+    ranks.push_back(std::unique_ptr<GpuRank>(new GpuRank(driver, gpu, options.layout, copier)));
+    BRAID_TRY(ranks.back()->prepare(options.slots.host));
+  }
+  return ranks;
+}
+
+Status GpuRank::prepare(uint32_t host_slots) {
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_LET(host, HostPool::open(driver_, layout_.host_bytes(host_slots)));
@@ -78,7 +107,7 @@ Status Rank::prepare(uint32_t host_slots) {
   return {};
 }
 
-Rank::~Rank() {
+GpuRank::~GpuRank() {
   const cuda::ScopedContext scope(driver_, options_.context);
   if (scope.status() != CUDA_SUCCESS) return;  // the context is gone, with everything in it
   synchronize();
@@ -90,12 +119,12 @@ Rank::~Rank() {
   host_.reset();
 }
 
-void Rank::synchronize() {
+void GpuRank::synchronize() {
   for (const CUstream stream : {down_, up_})
     if (stream != nullptr) driver_.cuStreamSynchronize(stream);
 }
 
-Result<CUevent> Rank::take_event() {
+Result<CUevent> GpuRank::take_event() {
   CUevent event = nullptr;
   if (events_.empty()) {
     BRAID_TRY(
@@ -107,7 +136,7 @@ Result<CUevent> Rank::take_event() {
   return event;
 }
 
-Status Rank::record(Fences<CUevent>& fences, CUstream stream, Mark mark) {
+Status GpuRank::record(Fences<CUevent>& fences, CUstream stream, Mark mark) {
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_LET(event, take_event());
@@ -119,7 +148,7 @@ Status Rank::record(Fences<CUevent>& fences, CUstream stream, Mark mark) {
   return driver_.check(result, "recording how far a stream has come");
 }
 
-Status Rank::order(CUstream stream, const Marks& after) {
+Status GpuRank::order(CUstream stream, const Marks& after) {
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_TRY(order(stream, steps_, after.step));
@@ -127,7 +156,7 @@ Status Rank::order(CUstream stream, const Marks& after) {
   return order(stream, ups_, after.up);
 }
 
-Status Rank::order(CUstream stream, const Fences<CUevent>& fences, Mark mark) {
+Status GpuRank::order(CUstream stream, const Fences<CUevent>& fences, Mark mark) {
   if (mark <= fences.passed()) return {};
   const auto event = fences.find(mark);
   if (!event)
@@ -136,17 +165,17 @@ Status Rank::order(CUstream stream, const Fences<CUevent>& fences, Mark mark) {
   return driver_.check(driver_.cuStreamWaitEvent(stream, *event, 0), "ordering a stream");
 }
 
-void Rank::list_copies(Direction direction, std::span<const SlotPair> blocks) {
+void GpuRank::list_copies(const CopyBatch& batch) {
   copies_.clear();
   const auto host = reinterpret_cast<uint64_t>(host_->data());
   for (const Segment& segment : layout_.segments()) {
     const size_t first = copies_.size();
-    for (const SlotPair& block : blocks) {
+    for (const SlotPair& block : batch.slots) {
       const uint64_t on_gpu =
           options_.cache + segment.gpu_base_bytes + segment.gpu_stride_bytes * block.gpu;
       const uint64_t on_host =
           host + layout_.host_stride_bytes() * block.host + segment.host_offset_bytes;
-      const library::Copy copy = direction == Direction::kDown
+      const library::Copy copy = batch.direction == Direction::kDown
                                      ? library::Copy{on_host, on_gpu, segment.size_bytes}
                                      : library::Copy{on_gpu, on_host, segment.size_bytes};
       if (copies_.size() > first && goes_on(copies_.back(), copy))
@@ -157,21 +186,21 @@ void Rank::list_copies(Direction direction, std::span<const SlotPair> blocks) {
   }
 }
 
-Status Rank::copy(Direction direction, Mark mark, const Marks& after,
-                  std::span<const SlotPair> blocks, Copier& copier, Urgency urgency) {
+Status GpuRank::copy(const CopyBatch& batch) {
+  const bool is_down = batch.direction == Direction::kDown;
+  (is_down ? down_mark_ : up_mark_) = batch.mark;
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
-  const CUstream stream = stream_of(direction);
-  (direction == Direction::kDown ? down_mark_ : up_mark_) = mark;
-  list_copies(direction, blocks);
-  Status copied = order(stream, after);
-  if (copied.ok()) copied = copier.copy(copies_, stream, urgency);
+  const CUstream stream = is_down ? down_ : up_;
+  list_copies(batch);
+  Status copied = order(stream, batch.after);
+  if (copied.ok()) copied = copier_.copy(copies_, stream, batch.urgency);
   // Even after a failure, the mark stands behind the copies that are in the stream.
-  const Status recorded = record(direction == Direction::kDown ? downs_ : ups_, stream, mark);
+  const Status recorded = record(is_down ? downs_ : ups_, stream, batch.mark);
   return copied.ok() ? recorded : copied;
 }
 
-Status Rank::poll(Marks& passed) {
+Status GpuRank::poll(Progress& progress) {
   Status failure;
   const auto state_of = [&](CUevent event) {
     const CUresult result = driver_.cuEventQuery(event);
@@ -186,7 +215,7 @@ Status Rank::poll(Marks& passed) {
   if (ups_.recorded() < up_mark_) (void)record(ups_, up_, up_mark_);
   for (Fences<CUevent>* fences : {&steps_, &downs_, &ups_})
     if (!fences->poll(state_of, retire)) return failure;
-  passed = {steps_.passed(), downs_.passed(), ups_.passed()};
+  progress.passed = {steps_.passed(), downs_.passed(), ups_.passed()};
   return {};
 }
 

@@ -1,0 +1,71 @@
+#include "kv/library/options.h"
+
+#include <span>
+#include <string>
+
+#include "base/try.h"
+#include "kv/braid_copier.h"
+#include "kv/kernel_copier.h"
+
+namespace braid::kv::abi {
+namespace {
+
+Result<Layout> layout_of(const braid_kv_options& options) {
+  if (options.segments == nullptr) return Status::error("braid_kv_options: segments is null");
+  std::vector<Segment> segments;
+  for (const braid_kv_segment& segment : std::span(options.segments, options.segment_count))
+    segments.push_back({.gpu_base_bytes = segment.gpu_base_bytes,
+                        .gpu_stride_bytes = segment.gpu_stride_bytes,
+                        .size_bytes = segment.size_bytes});
+  return Layout::of(std::move(segments));
+}
+
+Result<std::unique_ptr<Copier>> copier_over_own_link(const braid_kv_options& options,
+                                                     const braid::cuda::Driver& driver) {
+  if (options.mover == BRAID_KV_BY_DRIVER)
+    return std::unique_ptr<Copier>(std::make_unique<NativeCopier>(driver));
+  if (options.mover != BRAID_KV_BY_KERNEL)
+    return Status::error("braid_kv_options: mover is " + std::to_string(options.mover) +
+                         ", which is not a braid_kv_mover");
+  std::vector<CUcontext> contexts;
+  for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
+    contexts.push_back(rank.context);
+  BRAID_LET(kernel, KernelCopier::open(driver, contexts));
+  return std::unique_ptr<Copier>(std::move(kernel));
+}
+
+Result<std::unique_ptr<Copier>> copier_of(const braid_kv_options& options,
+                                          const braid::cuda::Driver& driver) {
+  if (options.engine == nullptr) return copier_over_own_link(options, driver);
+  if (options.copy_batch == nullptr || options.last_error == nullptr ||
+      options.last_cuda_error == nullptr)
+    return Status::error(
+        "braid_kv_options: an engine without its functions",
+        "Set copy_batch to braid_copy_batch, last_error and last_cuda_error likewise");
+  return std::unique_ptr<Copier>(std::make_unique<BraidCopier>(
+      BraidCalls{options.engine, options.copy_batch, options.last_error, options.last_cuda_error}));
+}
+
+Status start(const braid_kv_options& options, cuda::Driver& driver, Given& given) {
+  BRAID_LET(opened, cuda::open_driver());
+  driver = opened;
+  BRAID_TRY(driver.check(driver.cuInit(0), "starting CUDA"));
+  BRAID_LET(copier, copier_of(options, driver));
+  given.copier = std::move(copier);
+  for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
+    given.ranks.push_back({rank.context, rank.cache, rank.compute});
+  return {};
+}
+
+}  // namespace
+
+Result<Given> read(const braid_kv_options& options, cuda::Driver& driver) {
+  if (options.ranks == nullptr && options.rank_count > 0)
+    return Status::error("braid_kv_options: ranks is null and has a count");
+  BRAID_LET(layout, layout_of(options));
+  Given given{layout, {options.gpu_slots, options.host_slots}, {}, {}};
+  if (options.rank_count > 0) BRAID_TRY(start(options, driver, given));
+  return given;
+}
+
+}  // namespace braid::kv::abi
