@@ -43,11 +43,16 @@ struct WayFenced {
 struct WayUp {
   uint32_t way = 0;
 };
+/// The other end speaks no version that this side speaks. It never works: nothing was posted there.
+struct WayOfOtherVersion {
+  uint32_t way = 0;
+};
 /// The process at its other end is gone for good.
 struct OwnerLost {
   uint32_t way = 0;
 };
-using BackendEvent = std::variant<PieceEnd, WayFailed, WayFenced, WayUp, OwnerLost>;
+using BackendEvent =
+    std::variant<PieceEnd, WayFailed, WayFenced, WayUp, WayOfOtherVersion, OwnerLost>;
 
 class Backend {
  public:

@@ -34,6 +34,7 @@ uint32_t way_of(const BackendEvent& event) {
   if (const auto* failed = std::get_if<WayFailed>(&event)) return failed->way;
   if (const auto* fenced = std::get_if<WayFenced>(&event)) return fenced->way;
   if (const auto* up = std::get_if<WayUp>(&event)) return up->way;
+  if (const auto* other = std::get_if<WayOfOtherVersion>(&event)) return other->way;
   return std::get<OwnerLost>(event).way;
 }
 
@@ -96,12 +97,11 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const Buffer* buffer = nullptr;
   Cause wrong = check_request(request, segment, buffer);
   Ends ends;
-  std::optional<uint32_t> ways;
+  uint32_t ways = 0;
   if (wrong == Cause::kNone && request.size_bytes > 0) {
     ends = {request.operation, endpoint_of(*buffer),
             endpoint_of(*segment, request.address, request.size_bytes)};
-    ways = ways_between(segment->peer, ends);
-    if (!ways) wrong = Cause::kNoWay;
+    wrong = ways_between(segment->peer, ends, ways);
   }
   if (wrong != Cause::kNone || request.size_bytes == 0) return end(batch, index, wrong, 0);
   Running running;
@@ -117,6 +117,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
   running.file = segment->file;
+  running.ways = ways;
   const uint64_t number = running_.add(std::move(running));
   batches_.find(batch)->running[index] = number;
   ++peers_.find(segment->peer)->requests;
@@ -125,7 +126,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.peer = segment->peer;
   spec.size_bytes = request.size_bytes;
   spec.urgency = request.urgency;
-  spec.ways = *ways;
+  spec.ways = ways;
   const Peer& peer = *peers_.find(segment->peer);
   const bool is_here_on_gpu = ends.here.place.is_gpu, is_there_on_gpu = ends.there.place.is_gpu;
   const bool is_copy = peer.is_self ? !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu)
@@ -309,6 +310,8 @@ void Engine::take(Backend& backend) {
       way_fenced(fenced->way);
     } else if (const auto* up = std::get_if<WayUp>(&event)) {
       way_up(up->way);
+    } else if (const auto* other = std::get_if<WayOfOtherVersion>(&event)) {
+      way_of_other_version(other->way);
     } else {
       lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
     }

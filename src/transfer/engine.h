@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -174,7 +175,9 @@ class Engine {
   std::pair<size_t, size_t> ways_up(uint64_t segment) const;
   /// Ways that do not work yet are probed until they do.
   void settle(uint64_t segment);
-  bool is_lost(uint64_t segment) const;
+  /// kPeerLost: its owner was given up. kOtherVersion: no rail of it has a version in common with
+  /// this side. Neither gets better.
+  Cause wrong_with(uint64_t segment) const;
   /// The memory that the owner had registered when the segment was opened; for the own segment, the
   /// memory that is registered now.
   Result<std::vector<RangeDescription>> ranges(uint64_t segment) const;
@@ -257,11 +260,13 @@ class Engine {
     bool is_here = false;  // on this host
     fabric::Origin origin{};
     std::vector<RailDescription> rails;
-    std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
-    std::vector<uint32_t> own_rails;                             // of the scheduler: no NIC
-    std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
-    std::map<uint32_t, uint32_t> through_host;                   // paths, by the rail's path
-    std::map<Ends, uint32_t> ways;                               // that were found
+    std::vector<uint32_t> rail_numbers;      // of the scheduler, by rail
+    std::vector<uint32_t> own_rails;         // of the scheduler: no NIC
+    using Pair = std::pair<size_t, size_t>;  // rails: ours, theirs
+    std::map<Pair, uint32_t> path_of_pair;
+    std::set<Pair> other_version;               // pairs without a common version: they have no path
+    std::map<uint32_t, uint32_t> through_host;  // paths, by the rail's path
+    std::map<Ends, uint32_t> ways;              // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // the latest; most requests are alike
     uint32_t memory = 0, files = 0, copies = 0;          // paths within this process
     std::optional<uint32_t> mapped;  // the path to its memory that is mapped here
@@ -298,7 +303,8 @@ class Engine {
     MutableBytes local;
     uint64_t address = 0;
     uint64_t file = 0;
-    Cause cause = Cause::kNone;  // the cause that its owner has given
+    uint32_t ways = 0;           // of the scheduler
+    Cause cause = Cause::kNone;  // what has stopped it, other than the scheduler
   };
 
   Result<uint64_t> add_buffer(Buffer buffer);
@@ -315,8 +321,8 @@ class Engine {
   static Endpoint endpoint_of(const Buffer& buffer) {
     return {buffer.place, buffer.rails, false, true};
   }
-  std::optional<uint32_t> ways_between(uint64_t peer, const Ends& ends);
-  std::vector<Way> find_ways(uint64_t peer, const Ends& ends);
+  Cause ways_between(uint64_t peer, const Ends& ends, uint32_t& ways);
+  Cause find_ways(uint64_t peer, const Ends& ends, std::vector<Way>& ways);
   std::vector<Transport> transports_between(const Peer& peer, const Ends& ends) const;
   static std::vector<Hop> hops_of(const std::string& provider, const Ends& ends, double gbps);
   double gbps_of(const Peer& peer, const std::string& provider) const;
@@ -342,6 +348,7 @@ class Engine {
   void want_fence(uint32_t path);
   void way_failed(uint32_t way);
   void way_up(uint32_t way);
+  void way_of_other_version(uint32_t way);
   void way_fenced(uint32_t way);
   void fenced(uint32_t path);
   bool is_up(const Path& path) const;

@@ -210,6 +210,8 @@ class Scheduler {
   void path_may_work(uint32_t path, uint64_t now_ns);
   /// The path is neither used nor probed any more. Its slices in flight end or are fenced.
   void retire_path(uint32_t path);
+  /// Whether a path of the set may still be used, now or later.
+  bool has_paths(uint32_t ways) const;
   /// Forgets a peer, its paths and its way sets. All its requests must have ended, and the caller
   /// must not name these numbers again.
   void remove_peer(uint64_t peer);

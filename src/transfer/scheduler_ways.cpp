@@ -35,6 +35,12 @@ void Scheduler::look_when_there_is_room(uint64_t now_ns) {
   std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
 }
 
+bool Scheduler::has_paths(uint32_t ways) const {
+  const std::vector<Way>& all = ways_[ways].all;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Way& way) { return !paths_[way.path].is_retired; });
+}
+
 void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                           std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
   views.clear();
