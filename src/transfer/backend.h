@@ -30,6 +30,8 @@ struct PieceEnd {
   uint64_t id = 0;
   Cause cause = Cause::kNone;
   bool may_land = false;
+  /// It failed under way, and nobody said why: the network broke, or memory was not accessible.
+  bool is_unexplained = false;
 };
 /// The backend has seen the way break. A probe mends it.
 struct WayFailed {

@@ -15,8 +15,6 @@ constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
 /// a start and an end.
 constexpr uint64_t kCopyBytesMin = 32 << 20;
 
-constexpr size_t kLocalFailuresMax = 4;
-
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone: return Cause::kNone;
@@ -258,6 +256,7 @@ bool Engine::step(uint64_t now_ns) {
   look_after_processes();
   look_after_fences();
   look_after_unused_peers();
+  open_closed_ways();
   mapped_.look(now_ns);
   if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
@@ -329,7 +328,10 @@ void Engine::take(const PieceEnd& end) {
     }
     const auto path = paths_.find(posted->second.path);
     if (path != paths_.end()) --path->second.open;
-    if (path != paths_.end() && end.cause == Cause::kPathFailed) give_up_if_useless(path->first);
+    if (path != paths_.end() && running != nullptr) {
+      if (end.is_unexplained) slice_failed(path->first, running->ways);
+      if (end.cause == Cause::kNone) path->second.reach.erase(running->ways);
+    }
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
@@ -337,14 +339,6 @@ void Engine::take(const PieceEnd& end) {
                      : end.may_land            ? Ending::kLost
                                                : Ending::kFailed;
   scheduler_.ended(end.id, how, now_ns_);
-}
-
-/// Retires a path of `local` that has failed several times and never carried a byte: the owner
-/// shares the GPU's memory, but this process may not be able to map it (a container's limits).
-void Engine::give_up_if_useless(uint32_t id) {
-  Path& path = paths_.at(id);
-  if (path.provider != kLocal || ++path.failures < kLocalFailuresMax) return;
-  if (scheduler_.view(id, now_ns_).delivered_bytes == 0) scheduler_.retire_path(id);
 }
 
 void Engine::take_scheduler_events() {
@@ -360,6 +354,7 @@ uint64_t Engine::next_deadline_ns() const {
   uint64_t next_ns =
       std::min({fabric_.next_deadline_ns(), memory_.next_deadline_ns(), mapped_.next_deadline_ns(),
                 mapped_.next_look_ns(), scheduler_.next_deadline_ns()});
+  for (const Closed& closed : closed_) next_ns = std::min(next_ns, closed.until_ns);
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
   if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
   if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());

@@ -38,90 +38,15 @@
 #include "transfer/buffers.h"
 #include "transfer/description.h"
 #include "transfer/ends.h"
+#include "transfer/engine_types.h"
 #include "transfer/places.h"
 #include "transfer/policy/pairing.h"
+#include "transfer/policy/reach.h"
 #include "transfer/scheduler.h"
 #include "transfer/shares.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
-
-struct Request {
-  uint64_t segment = 0;
-  Operation operation = Operation::kRead;
-  void* local = nullptr;
-  uint64_t address = 0;  ///< in the segment: of the owner's memory, or the position in the file
-  uint64_t size_bytes = 0;
-  Urgency urgency = Urgency::kBulk;
-  uint64_t deadline_ns = kNever;
-};
-
-/// A notification that follows a batch. The owner of `segment` gets it once all bytes of all
-/// requests have arrived, and does not get it if a request has failed. The segment may be closed
-/// meanwhile.
-struct NotificationRequest {
-  uint64_t segment = 0;
-  std::string name;
-  std::vector<std::byte> payload;
-};
-
-struct RequestStatus {
-  bool has_ended = false;
-  Cause cause = Cause::kNone;    ///< kNone: done, once it has ended
-  uint64_t delivered_bytes = 0;  ///< once it has ended; not a prefix
-};
-
-struct BatchStatus {
-  size_t request_count = 0;
-  size_t ended_count = 0;
-  size_t failed_count = 0;
-  bool has_ended() const { return ended_count == request_count; }
-};
-
-/// One hop of a way, with the time that all bytes would take on it alone.
-struct HopExplanation {
-  std::string text;  ///< "GPU 0 to host memory"
-  double us = 0;
-};
-/// One way to a segment, as the engine sees it now.
-struct WayExplanation {
-  std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
-  WayExplained way;
-  std::vector<HopExplanation> hops;  ///< from the source to the target
-  double finish_us = 0;  ///< when the request would end on this way alone, from an idle start
-};
-
-/// Memory of this process that a rail could not register: its requests take other rails.
-struct RefusedMemory {
-  std::string rail;  ///< "tcp;ofi_rxm 10.0.0.7"
-  uint64_t address = 0;
-  uint64_t size_bytes = 0;
-  std::string why;
-};
-
-struct PathStatistics {
-  Incarnation peer{};
-  std::string text;
-  PathView view;
-};
-
-/// A link of a rail to a peer: what this side moved over it, and what it served to the peer.
-struct LinkUse {
-  std::string rail;  ///< "tcp;ofi_rxm 10.0.0.7"
-  LinkStatistics counts;
-};
-
-struct TransferStatistics {
-  uint64_t requests_done = 0;
-  uint64_t requests_failed = 0;
-  uint64_t bytes_read = 0;
-  uint64_t bytes_written = 0;
-  uint64_t slices = 0;
-  uint64_t reissued_slices = 0;
-  uint64_t fences = 0;
-  uint64_t peers_lost = 0;
-  uint64_t mappings_refused = 0;  ///< memory handed out on this host, but not mapped
-};
 
 struct EngineOptions {
   Incarnation incarnation{};
@@ -238,9 +163,9 @@ class Engine {
     Backend* backend = nullptr;
     uint64_t peer = 0;
     std::string text;
-    std::string provider = {};  // of a rail
-    size_t open = 0;            // postings that have not ended
-    size_t failures = 0;        // of `local`
+    std::string provider = {};             // of a rail
+    size_t open = 0;                       // postings that have not ended
+    std::map<uint32_t, Reach> reach = {};  // by the number of the ways; none: nothing has failed
     uint64_t fence_ns = 0;  // when it is fenced by force, unless its postings end; 0: not wanted
     bool is_fencing = false;
     bool reaches_gpus = false;
@@ -252,6 +177,12 @@ class Engine {
   };
   struct Posted {
     uint64_t request = 0;
+    uint32_t path = 0;
+  };
+  /// A path that a way set does without for a while: Reach.
+  struct Closed {
+    uint64_t until_ns = 0;
+    uint32_t ways = 0;
     uint32_t path = 0;
   };
   /// A process whose segments are open here. Its number is the scheduler's number of the peer.
@@ -343,7 +274,8 @@ class Engine {
   void post_all();
   void take(Backend& backend);
   void take(const PieceEnd& end);
-  void give_up_if_useless(uint32_t path);
+  void slice_failed(uint32_t path, uint32_t ways);
+  void open_closed_ways();
   void take_scheduler_events();
   void want_fence(uint32_t path);
   void way_failed(uint32_t way);
@@ -384,9 +316,10 @@ class Engine {
   fabric::SlotMap<Batch> batches_;
   fabric::SlotMap<Running> running_;
   std::unordered_map<uint64_t, Posted> posted_;  // by posting
-  std::vector<uint32_t> fences_wanted_;          // paths
-  std::vector<uint32_t> fenced_below_;           // paths whose slices are still being copied
-  std::vector<uint64_t> unused_;  // peers to be dropped once their work under way has ended
+  std::vector<Closed> closed_;
+  std::vector<uint32_t> fences_wanted_;  // paths
+  std::vector<uint32_t> fenced_below_;   // paths whose slices are still being copied
+  std::vector<uint64_t> unused_;         // peers to be dropped once their work under way has ended
   std::unordered_map<uint64_t, size_t> uses_;  // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;

@@ -381,8 +381,8 @@ void Rail::take_completions() {
   }
 }
 
-void Rail::ended(uint64_t piece, Cause cause, bool may_land) {
-  events_.push_back(PieceEnd{piece, cause, may_land});
+void Rail::ended(uint64_t piece, Cause cause, bool may_land, bool is_unexplained) {
+  events_.push_back(PieceEnd{piece, cause, may_land, is_unexplained});
 }
 
 std::vector<LinkStatistics> Rail::statistics() const {

@@ -282,7 +282,7 @@ class Rail {
   void handle(uint64_t id, const RailMessage& message);
   void handle_hello(uint64_t id, const Hello& hello);
   void take_completions();
-  void ended(uint64_t piece, Cause cause, bool may_land = false);
+  void ended(uint64_t piece, Cause cause, bool may_land = false, bool is_unexplained = false);
   void look_after_buffers();
 
   // rail_initiator.cpp: this side reads and writes

@@ -41,6 +41,24 @@ bool Scheduler::has_paths(uint32_t ways) const {
                      [&](const Way& way) { return !paths_[way.path].is_retired; });
 }
 
+bool Scheduler::close_way(uint32_t ways, uint32_t path) {
+  std::vector<Way>& all = ways_[ways].all;
+  const bool is_last = std::none_of(all.begin(), all.end(), [&](const Way& way) {
+    return way.path != path && !way.is_closed && !paths_[way.path].is_retired;
+  });
+  if (is_last) return false;
+  set_closed(ways, path, true);
+  return true;
+}
+
+void Scheduler::open_way(uint32_t ways, uint32_t path) { set_closed(ways, path, false); }
+
+void Scheduler::set_closed(uint32_t ways, uint32_t path, bool is_closed) {
+  has_changed_ = true;
+  for (Way& way : ways_[ways].all)
+    if (way.path == path) way.is_closed = is_closed;
+}
+
 void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                           std::optional<uint32_t> avoided, std::vector<WayView>& views) const {
   views.clear();
@@ -91,7 +109,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   view.rail = path.spec.local_rail;
   view.tier = way.tier;
   view.rank = way.rank;
-  view.is_usable = path.is_usable();
+  view.is_usable = path.is_usable() && !way.is_closed;
   if (!view.is_usable) return view;
   view.base_latency_ns = path.base.ns();
   view.in_flight_bytes = rails_[path.spec.local_rail].lane.bytes;
@@ -187,13 +205,14 @@ std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes,
   const std::optional<size_t> chosen = spray({0, slice, 0, urgency, size_bytes}, views);
   std::vector<WayExplained> explained;
   for (size_t i = 0; i < views.size(); ++i)
-    explained.push_back({{views[i].path, views[i].tier, views[i].rank},
-                         paths_[views[i].path].health.state(),
-                         !views[i].is_usable && paths_[views[i].path].is_usable(),
-                         views[i].is_usable && views[i].has_room,
-                         views[i].eta_ns / 1000,
-                         views[i].rate,
-                         chosen == i});
+    explained.push_back(
+        {{views[i].path, views[i].tier, views[i].rank},
+         paths_[views[i].path].health.state(),
+         !views[i].is_usable && !ways_[ways].all[i].is_closed && paths_[views[i].path].is_usable(),
+         views[i].is_usable && views[i].has_room,
+         views[i].eta_ns / 1000,
+         views[i].rate,
+         chosen == i});
   return explained;
 }
 

@@ -131,6 +131,11 @@ bool FabricBackend::is_up(uint32_t way) const {
   return found != ways_.end() && found->second.is_up;
 }
 
+uint64_t FabricBackend::generation(uint32_t way) const {
+  const auto found = ways_.find(way);
+  return found == ways_.end() ? 0 : found->second.generation;
+}
+
 void FabricBackend::post(uint32_t id, const Piece& piece) {
   Way& way = ways_.at(id);
   if (!way.is_up || way.fence != FenceState::kNone)

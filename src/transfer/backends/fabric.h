@@ -90,6 +90,8 @@ class FabricBackend final : public Backend {
   bool arm() override;
 
   bool is_up(uint32_t way) const;
+  /// The number of the latest link of the way that was up; 0: none was.
+  uint64_t generation(uint32_t way) const;
   const FabricStatistics& statistics() const { return statistics_; }
 
  private:
