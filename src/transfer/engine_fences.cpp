@@ -59,19 +59,20 @@ void Engine::way_of_other_version(uint32_t way) {
   for (const uint64_t request : stopped) scheduler_.cancel(request, now_ns_);
 }
 
-/// Leaves a path out where it does not reach the memory, as long as there is another one.
+/// Leaves a path out where it does not reach the memory, while there is another one.
 void Engine::slice_failed(uint32_t id, uint32_t ways) {
   Path& path = paths_.at(id);
   const auto pause_ns = path.reach[ways].failed(fabric_.generation(path.rail_way));
-  if (pause_ns && scheduler_.close_way(ways, id))
-    closed_.push_back({now_ns_ + *pause_ns, ways, id});
+  if (!pause_ns) return;
+  scheduler_.set_closed(ways, id, true);
+  closed_.push_back({now_ns_ + *pause_ns, ways, id});
 }
 
 void Engine::open_closed_ways() {
   std::erase_if(closed_, [&](const Closed& closed) {
     const bool is_known = paths_.contains(closed.path);
     if (is_known && now_ns_ < closed.until_ns) return false;
-    if (is_known) scheduler_.open_way(closed.ways, closed.path);
+    if (is_known) scheduler_.set_closed(closed.ways, closed.path, false);
     return true;
   });
 }

@@ -94,7 +94,7 @@ struct Way {
   uint32_t path = 0;
   uint8_t tier = 0;  ///< policy/tiers.h
   uint8_t rank = 0;
-  bool is_closed = false;  ///< by Scheduler::close_way
+  bool is_closed = false;  ///< by Scheduler::set_closed
 };
 
 struct RequestSpec {
@@ -213,10 +213,8 @@ class Scheduler {
   void retire_path(uint32_t path);
   /// Whether a path of the set may still be used, now or later.
   bool has_paths(uint32_t ways) const;
-  /// Requests of this way set take the path no more, until `open_way`. False: it is the last one
-  /// that they have, and stays open.
-  bool close_way(uint32_t ways, uint32_t path);
-  void open_way(uint32_t ways, uint32_t path);
+  /// Requests of this way set take a closed path only while they have no other one.
+  void set_closed(uint32_t ways, uint32_t path, bool is_closed);
   /// Forgets a peer, its paths and its way sets. All its requests must have ended, and the caller
   /// must not name these numbers again.
   void remove_peer(uint64_t peer);
@@ -281,7 +279,6 @@ class Scheduler {
   // Postings: scheduler_postings.cpp.
   uint64_t post_from(uint32_t flow, uint64_t now_ns, std::optional<Posting>& posting);
   std::pair<uint64_t, Span> next_slice(Request& request, uint64_t now_ns);
-  void set_closed(uint32_t ways, uint32_t path, bool is_closed);
   void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
   WayView view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes, Urgency urgency,

@@ -15,6 +15,8 @@ constexpr double kGuestWindowNs = 20'000;
 constexpr double kLeadLatencies = 0.5;
 // The length of a flow's turn, as a part of the window.
 constexpr double kTurnOfWindow = 0.25;
+// Of closed ways: no transport has it.
+constexpr uint8_t kLastRank = std::numeric_limits<uint8_t>::max();
 
 }  // namespace
 
@@ -40,18 +42,6 @@ bool Scheduler::has_paths(uint32_t ways) const {
   return std::any_of(all.begin(), all.end(),
                      [&](const Way& way) { return !paths_[way.path].is_retired; });
 }
-
-bool Scheduler::close_way(uint32_t ways, uint32_t path) {
-  std::vector<Way>& all = ways_[ways].all;
-  const bool is_last = std::none_of(all.begin(), all.end(), [&](const Way& way) {
-    return way.path != path && !way.is_closed && !paths_[way.path].is_retired;
-  });
-  if (is_last) return false;
-  set_closed(ways, path, true);
-  return true;
-}
-
-void Scheduler::open_way(uint32_t ways, uint32_t path) { set_closed(ways, path, false); }
 
 void Scheduler::set_closed(uint32_t ways, uint32_t path, bool is_closed) {
   has_changed_ = true;
@@ -80,7 +70,7 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
 // Leaves out the ways of worse transports. A slice on such a way seldom arrives sooner, and
 // otherwise arrives last: staging GPU memory is a hundred times slower than mapping it.
 void Scheduler::leave_out_standby(std::vector<WayView>& views) {
-  uint8_t best = std::numeric_limits<uint8_t>::max();
+  uint8_t best = kLastRank;
   for (const WayView& view : views)
     if (view.is_usable) best = std::min(best, view.rank);
   for (WayView& view : views) view.is_usable = view.is_usable && view.rank == best;
@@ -108,8 +98,8 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   view.path = way.path;
   view.rail = path.spec.local_rail;
   view.tier = way.tier;
-  view.rank = way.rank;
-  view.is_usable = path.is_usable() && !way.is_closed;
+  view.rank = way.is_closed ? kLastRank : way.rank;
+  view.is_usable = path.is_usable();
   if (!view.is_usable) return view;
   view.base_latency_ns = path.base.ns();
   view.in_flight_bytes = rails_[path.spec.local_rail].lane.bytes;

@@ -30,7 +30,7 @@ TEST(Reach, AfterThePauseOneFailureIsEnoughForALongerOne) {
   }
 }
 
-TEST(Scheduler, AClosedWayTakesNothingOfItsSetAndTheSlicesOfOthers) {
+TEST(Scheduler, AClosedWayCarriesItsSetOnlyWhereThereIsNoOther) {
   Scheduler scheduler;
   std::vector<Way> both;
   for (int i = 0; i < 2; ++i) {
@@ -59,13 +59,11 @@ TEST(Scheduler, AClosedWayTakesNothingOfItsSetAndTheSlicesOfOthers) {
     return paths;
   };
   const uint32_t first = both[0].path, second = both[1].path;
-  EXPECT_TRUE(scheduler.close_way(here, first));
+  scheduler.set_closed(here, first, true);
   EXPECT_EQ(paths_of(here), std::set<uint32_t>{second});
   EXPECT_TRUE(paths_of(elsewhere).contains(first));
-  EXPECT_FALSE(scheduler.close_way(here, second)) << "it is the last one";
-  EXPECT_EQ(paths_of(here), std::set<uint32_t>{second});
-  scheduler.open_way(here, first);
-  EXPECT_TRUE(paths_of(here).contains(first));
+  scheduler.retire_path(second);
+  EXPECT_EQ(paths_of(here), std::set<uint32_t>{first}) << "there is no other one";
 }
 
 }  // namespace
