@@ -27,8 +27,11 @@ const char* text_of(braid_fabric_loss why) {
 
 }  // namespace
 
-Decoder::Decoder(Fabric& fabric, Device& device)
-    : fabric_(fabric), pool_(fabric, device), events_(must(fabric.event_descriptor())) {
+Decoder::Decoder(Fabric& fabric, Device& device, seconds patience)
+    : fabric_(fabric),
+      pool_(fabric, device),
+      events_(must(fabric.event_descriptor())),
+      patience_(patience) {
   must(fabric_.on_peers());
   must(fabric_.on_messages());
 }
@@ -45,9 +48,11 @@ Decoder::Tally Decoder::decode(std::vector<Request> requests, const AtMiddle& at
   tally_ = {};
   at_middle_ = at_middle;
   waiting_.assign(requests.begin(), requests.end());
+  moved_ = Clock::now();
   while (!waiting_.empty() || !dispatches_.empty()) {
     dispatch_waiting();
     step();
+    watch_patience();
   }
   return tally_;
 }
@@ -156,7 +161,8 @@ bool Decoder::dispatch(const Request& request, Fabric::Peer prefiller, PagePool:
   dispatched.prefiller = prefiller;
   dispatched.slot = std::move(slot);
   dispatched.immediate = must(fabric_.acquire_immediate());
-  dispatched.deadline = Clock::now() + kPushLimit;
+  moved_ = Clock::now();
+  dispatched.deadline = moved_ + kPushLimit;
   ++prefillers_[prefiller].dispatched;
   const Fabric::Immediate immediate = dispatched.immediate;
   const auto place = dispatches_.emplace(immediate, std::move(dispatched)).first;
@@ -216,7 +222,18 @@ void Decoder::watch_deadlines() {
   }
 }
 
+/// What is dispatched ends by its own deadline.
+void Decoder::watch_patience() const {
+  if (waiting_.empty() || !dispatches_.empty() || Clock::now() < moved_ + patience_) return;
+  const std::string waited = std::to_string(waiting_.size()) + " requests have waited for " +
+                             std::to_string(patience_.count()) + " s: ";
+  die(waited + (prefillers_.empty()
+                    ? "no prefiller is here. Start one: kv_push prefill ADDRESS DECODER"
+                    : "the pages rest until prefillers that are silent answer, or end"));
+}
+
 void Decoder::end(Dispatches::iterator place, End how) {
+  moved_ = Clock::now();
   const Dispatched dispatched = std::move(place->second);
   dispatches_.erase(place);
   Prefiller& prefiller = prefillers_[dispatched.prefiller];

@@ -33,12 +33,14 @@ class Decoder {
   };
   using AtMiddle = std::function<void(const std::string& prefiller)>;
 
-  Decoder(Fabric& fabric, Device& device);
+  static constexpr std::chrono::seconds kPatience{600};
+  /// `patience`: how long requests may wait for a prefiller that takes one.
+  Decoder(Fabric& fabric, Device& device, std::chrono::seconds patience = kPatience);
 
   /// Until so many are here, neither more nor fewer. Ends the program after a minute.
   void wait_for_prefillers(size_t count);
-  /// Until all are decoded or cancelled. `at_middle` is called once for each dispatch, when a third
-  /// of its pages have come.
+  /// Until all are decoded or cancelled. Ends the program when its patience does. `at_middle` is
+  /// called once for each dispatch, when a third of its pages have come.
   Tally decode(std::vector<Request> requests, const AtMiddle& at_middle = nullptr);
   /// Sends the prefillers away, and looks at all memory once more.
   void finish();
@@ -89,6 +91,7 @@ class Decoder {
   void cancel(Dispatched& dispatched);
   void confirmed(uint64_t number);
   void watch_deadlines();
+  void watch_patience() const;
 
   enum class End { kDecoded, kCancelled, kLost };
   void end(Dispatches::iterator dispatched, End how);
@@ -98,6 +101,8 @@ class Decoder {
   Fabric& fabric_;
   PagePool pool_;
   int events_;  // its descriptor
+  const std::chrono::seconds patience_;
+  Clock::time_point moved_;  // when a dispatch last began or ended
   std::map<Fabric::Peer, Prefiller> prefillers_;
   std::deque<Request> waiting_;
   Dispatches dispatches_;

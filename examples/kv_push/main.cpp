@@ -8,12 +8,14 @@
 //
 // The numbers are the addresses of each host's own network interface (docs/fabric.md: two hosts
 // share a secret first). With --gpu, which all of them agree on, caches lie in memory of a GPU, and
-// a stream of it writes the watched word. A prefiller leaves when it gets SIGINT or SIGTERM.
+// a stream of it writes the watched word. A prefiller leaves when it gets SIGINT or SIGTERM. A
+// decoder whose requests find no prefiller for 600 seconds (--patience) ends with an error.
 //
 // Start reading at decoder.h and prefiller.h.
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -49,6 +51,7 @@ std::atomic<bool> is_leaving{false};
 struct CommandLine {
   std::vector<std::string> words;
   std::string name = "prefiller";
+  std::chrono::seconds patience = Decoder::kPatience;
   bool has_gpu = false;
   bool corrupts = false;  // for the demo's test: see DemoOptions
 };
@@ -63,6 +66,8 @@ CommandLine read(int count, char** words) {
       line.corrupts = true;
     else if (word == "--name" && i + 1 < count)
       line.name = words[++i];
+    else if (word == "--patience" && i + 1 < count)
+      line.patience = std::chrono::seconds(std::strtoul(words[++i], nullptr, 10));
     else
       line.words.push_back(word);
   }
@@ -77,10 +82,10 @@ Fabric open_fabric(const std::string& address, bool has_gpu) {
   return must(Fabric::open(options));
 }
 
-void run_decoder(Fabric& fabric, Device& device, size_t count) {
+void run_decoder(Fabric& fabric, Device& device, std::chrono::seconds patience, size_t count) {
   std::printf("address %s\n", to_hex(must(fabric.address())).c_str());
   std::fflush(stdout);
-  Decoder decoder(fabric, device);
+  Decoder decoder(fabric, device, patience);
   std::vector<Request> requests(count);
   for (size_t i = 0; i < count; ++i) {
     requests[i].page_count = 1 + static_cast<uint32_t>(i * 7 % kRequestPagesMax);
@@ -108,7 +113,7 @@ int run(const CommandLine& line) {
                         (role == "prefill" && count == 3) || (role == "demo" && count == 1);
   if (!is_whole) {
     std::fprintf(stderr,
-                 "usage: kv_push decode ADDRESS [REQUESTS] [--gpu]\n"
+                 "usage: kv_push decode ADDRESS [REQUESTS] [--patience SECONDS] [--gpu]\n"
                  "       kv_push prefill ADDRESS DECODER [--name NAME] [--gpu]\n"
                  "       kv_push demo [--gpu]\n");
     return 2;
@@ -116,7 +121,7 @@ int run(const CommandLine& line) {
   const std::unique_ptr<Device> device = line.has_gpu ? must(open_gpu()) : open_host();
   Fabric fabric = open_fabric(role == "demo" ? "127.0.0.1" : line.words[1], line.has_gpu);
   if (role == "decode")
-    run_decoder(fabric, *device,
+    run_decoder(fabric, *device, line.patience,
                 count == 3 ? std::strtoul(line.words[2].c_str(), nullptr, 10) : 20);
   else if (role == "prefill")
     run_prefiller(fabric, *device, line);

@@ -150,8 +150,9 @@ BRAID_API braid_status braid_fabric_add_region(braid_fabric* fabric, void* memor
 /* Allocates memory of the engine, zeroed, and registers it: on the NUMA node of most rails while
  * that has room, unless is_unpinned is set. remove_region frees it, and so does close. With the
  * provider "local", peers to which it is granted map it, and write it by copies of their own; other
- * host memory is written through a queue. Grant parts of one allocation to peers that trust each
- * other only: docs/fabric.md, "Trust". */
+ * host memory is written through a queue. So is this where the kernel cannot share it; the report
+ * then says why. Grant parts of one allocation to peers that trust each other only: docs/fabric.md,
+ * "Trust". */
 BRAID_API braid_status braid_fabric_allocate_memory(braid_fabric* fabric, size_t size_bytes,
                                                     void** memory, uint64_t* region);
 /* Fails while part of the region is granted, or is the source of a write. Removing the last region

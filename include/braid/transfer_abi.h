@@ -217,7 +217,8 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_CANCELLED = 8,
   BRAID_TRANSFER_PEER_LOST = 9,      /* its process has ended, or no way to it has worked for 5 s */
   BRAID_TRANSFER_TOO_MUCH = 10,      /* more than a limit of this engine or of the owner */
-  BRAID_TRANSFER_OTHER_VERSION = 11, /* the owner does not speak this version's protocol */
+  BRAID_TRANSFER_OTHER_VERSION = 11, /* the owner, or each rail that leads to the memory, speaks no
+                                        version that this engine speaks */
   BRAID_TRANSFER_WAYS_FAILED = 12,   /* a slice has failed on several ways */
   BRAID_TRANSFER_GPU_ERROR = 13,     /* the driver of this process's GPU refused a copy */
   BRAID_TRANSFER_NO_WAY = 14, /* no rail connects the two memories: GPU memory needs gpu_memory

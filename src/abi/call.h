@@ -3,7 +3,9 @@
 // Only the folders `library/` include it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -88,6 +90,28 @@ braid_status check_struct(const Struct* given, const char* name) {
     return report(BRAID_ERROR_ARGUMENT, std::string(name) + ": struct_bytes is " +
                                             std::to_string(given->struct_bytes) +
                                             ". Set it to sizeof(" + name + ")");
+  return BRAID_OK;
+}
+
+/// Reads the options of a caller, whose struct begins with its own size. That of an older program
+/// is shorter, and asks for nothing more. That of a newer one is longer: an error, unless all that
+/// is not known here is zero. Null: all options are zero.
+template <typename Options>
+braid_status read_struct(const Options* given, const char* name, Options& read) {
+  constexpr size_t kMostBytes = 4096;  // more was not set by anybody
+  if (given == nullptr) return BRAID_OK;
+  const size_t size_bytes = given->struct_bytes;
+  if (size_bytes < sizeof size_bytes || size_bytes > kMostBytes)
+    return report(BRAID_ERROR_ARGUMENT, std::string(name) + ": struct_bytes is " +
+                                            std::to_string(size_bytes) + ". Set it to sizeof(" +
+                                            name + ")");
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(Options); i < size_bytes; ++i)
+    if (bytes[i] != 0)
+      return report(BRAID_ERROR_ARGUMENT,
+                    std::string(name) + ": the program sets fields that this library does not " +
+                        "know. Install the version that the program was built with");
+  std::memcpy(&read, given, std::min(size_bytes, sizeof read));
   return BRAID_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fabric/engine.h"
+#include "fabric/versions.h"
 
 namespace braid::fabric {
 namespace {
@@ -33,7 +34,7 @@ Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
                                            : "the peer is known already");
   }
   if (address.version < 2 && options_.secret.is_set())
-    return Status::error("the peer speaks version 1, which knows no secret",
+    return other_version("the peer speaks version 1, which knows no secret",
                          "Use the same version of braid on both sides");
   // The peer may have said hello just now: then only its answer to our Welcome is missing.
   if (const auto newcomer = find_newcomer(address.engine)) {

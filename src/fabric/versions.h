@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -28,10 +29,18 @@ struct Versions {
   }
 };
 
+/// The error of a peer that speaks no version that this side speaks. A process speaks the same
+/// versions for as long as it lives, so to try again is of no use.
+inline Status other_version(std::string what, std::string remedy) {
+  constexpr int kOtherVersion = 1;  // the only Status::cause of the fabric
+  return Status::error(std::move(what), std::move(remedy)).with_cause(kOtherVersion);
+}
+inline bool is_other_version(const Status& status) { return status.cause() != 0; }
+
 /// `what`: the verb and object that both share, as in "stages memory of GPUs".
 inline Status no_common_version(const std::string& what, const std::string& theirs,
                                 const Versions& ours) {
-  return Status::error("the peer " + what + " by " + theirs + ", and this engine by " + ours.text(),
+  return other_version("the peer " + what + " by " + theirs + ", and this engine by " + ours.text(),
                        "Use the same version of braid on both sides");
 }
 

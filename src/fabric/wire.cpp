@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/byte_codec.h"
+#include "fabric/versions.h"
 
 namespace braid::fabric {
 namespace {
@@ -136,7 +137,7 @@ void body_fields(Archive& archive, Body& body) {
 Status check(const Reader& reader, Bytes bytes, const Secret& secret, const char* what) {
   const std::string subject = what;
   if (!reader.is_of_known_version())
-    return Status::error("this " + subject + " is of version " + std::to_string(reader.version()) +
+    return other_version("this " + subject + " is of version " + std::to_string(reader.version()) +
                              "; this is version " + std::to_string(kVersion),
                          "Use versions of braid that are next to each other");
   if (!is_sealed(bytes, secret))

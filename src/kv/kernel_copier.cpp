@@ -7,16 +7,14 @@
 #include "base/try.h"
 #include "cuda/registered_memory.h"
 #include "cuda/scoped_context.h"
-#include "cuda/shared_memory.h"
 #include "multipath/batch_lists.h"
 #include "multipath/kernel_mover.h"
+#include "multipath/transfer_memory.h"
 
 namespace braid::kv {
 
 using multipath::Batch;
-using multipath::ListRing;
 using multipath::Segment;
-using multipath::TransferPool;
 using multipath::TransferState;
 using multipath::Verdict;
 
@@ -40,7 +38,7 @@ bool is_for_kernel(size_t count, uint64_t size_bytes) {
 }
 
 }  // namespace
-// The kernels in one context, and what their transfers need: as multipath::Target has it, without
+// The kernels in one context, and what their transfers need: as multipath::Target has them, without
 // relays.
 class KernelCopier::Link {
  public:
@@ -73,12 +71,7 @@ class KernelCopier::Link {
   const cuda::Driver& driver_;
   const CUcontext context_;
   multipath::PullKernels kernels_;
-  int launch_priority_ = 0;
-  std::unique_ptr<cuda::SharedMemory> counters_;
-  std::unique_ptr<cuda::RegisteredMemory> words_;
-  std::unique_ptr<TransferPool> transfers_;
-  std::unique_ptr<ListRing> lists_;
-  multipath::LinkState link_;
+  multipath::TransferMemory memory_;
   std::vector<Segment> segments_;
 };
 
@@ -88,38 +81,21 @@ Status KernelCopier::Link::prepare() {
   BRAID_LET(kernels, multipath::load_pull_kernels(driver_, Options{}, device, device));
   kernels_ = kernels;
   BRAID_TRY(warm_up());
-  BRAID_LET(counters, cuda::SharedMemory::open(
-                          driver_, device, {},
-                          TransferPool::kBytes + multipath::LinkState::kSizeBytes, "transfers"));
-  counters_ = std::move(counters);
-  BRAID_LET(words, cuda::RegisteredMemory::open(driver_, 2 * TransferPool::kBytes,
-                                                "the transfers' words"));
-  words_ = std::move(words);
-  BRAID_LET(lists,
-            cuda::RegisteredMemory::open(driver_, ListRing::kSizeBytes, "the lists of batches"));
-  lists_ = std::make_unique<ListRing>(std::move(lists));
-  transfers_ = std::make_unique<TransferPool>(counters_->address(), words_->data());
-  link_ = multipath::LinkState(counters_->address() + TransferPool::kBytes);
-  int lowest = 0;
-  driver_.cuCtxGetStreamPriorityRange(&lowest, &launch_priority_);
-  return {};
+  return memory_.open(driver_, device, {}, [&](uint64_t size_bytes, const std::string& what) {
+    return cuda::RegisteredMemory::open(driver_, size_bytes, what);
+  });
 }
 
 KernelCopier::Link::~Link() {
   const cuda::ScopedContext scope(driver_, context_);
-  const bool is_quiet = transfers_ == nullptr || transfers_->all_free();
+  const bool is_quiet = !memory_.is_open() || memory_.transfers->all_free();
   if (scope.status() == CUDA_SUCCESS && is_quiet) {
     if (kernels_.module != nullptr) driver_.cuModuleUnload(kernels_.module);
-    transfers_.reset();
-    lists_.reset();
-    words_.reset();
-    counters_.reset();
+    memory_.free();
     return;
   }
   // The context has failed, or is gone: a kernel that has not left may yet use the memory.
-  if (lists_ != nullptr) lists_->abandon();
-  if (words_ != nullptr) words_->abandon();
-  if (counters_ != nullptr) counters_->abandon();
+  memory_.abandon();
 }
 
 // At the first launch of a kernel the driver may wait for the context's streams.
@@ -149,7 +125,7 @@ void KernelCopier::Link::list_segments(std::span<const library::Copy> copies, bo
 }
 
 TransferState* KernelCopier::Link::acquire(CUstream stream) {
-  TransferState* state = transfers_->acquire(multipath::stream_key(context_, stream));
+  TransferState* state = memory_.transfers->acquire(multipath::stream_key(context_, stream));
   if (state == nullptr) return nullptr;
   ++state->generation;
   state->mover = multipath::Mover::kKernel;
@@ -158,7 +134,7 @@ TransferState* KernelCopier::Link::acquire(CUstream stream) {
 
 // False if earlier batches still hold the room for its lists.
 bool KernelCopier::Link::slice(const Batch& batch, TransferState& state) {
-  const std::span<cuda::SliceList> room = multipath::take_lists(*lists_, batch, 0, state);
+  const std::span<cuda::SliceList> room = multipath::take_lists(*memory_.lists, batch, 0, state);
   if (room.empty()) return false;
   multipath::write_lists(batch, room, state.bytes);
   return true;
@@ -176,14 +152,13 @@ Verdict KernelCopier::Link::copy(std::span<const library::Copy> copies, uint64_t
   state->bytes = {.size_bytes = size_bytes};
   Verdict verdict = Verdict::kSaturated;
   if (slice(batch, *state)) {
-    const multipath::KernelJob job{
-        .direction = batch.direction,
-        .stream = stream,
-        .context = context_,
-        .bytes = state->bytes,
-        .yield_policy = {.yields = false},
-        .direct = {kernels_, link_, launch_priority_, CU_STREAM_WAIT_VALUE_GEQ},
-        .relays = {}};
+    const multipath::KernelJob job{.direction = batch.direction,
+                                   .stream = stream,
+                                   .context = context_,
+                                   .bytes = state->bytes,
+                                   .yield_policy = {.yields = false},
+                                   .direct = memory_.direct(kernels_),
+                                   .relays = {}};
     const multipath::Enqueued moved = multipath::enqueue_kernels(driver_, job, *state);
     verdict = moved.verdict;
     error = moved.error;

@@ -65,26 +65,9 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
   BRAID_TRY(driver.check(scope.status(), "entering a relay's context"));
   std::vector<int> relay_gpus;
   for (const Relay* relay : relays) relay_gpus.push_back(relay->gpu());
-  BRAID_LET(counters,
-            cuda::SharedMemory::open(driver, where.gpu, relay_gpus,
-                                     TransferPool::kBytes + LinkState::kSizeBytes, "transfers"));
-  target->counters_ = std::move(counters);
-  BRAID_LET(words, spare.take(2 * TransferPool::kBytes, "the transfers' words"));
-  target->words_ = std::move(words);
-  BRAID_LET(lists, spare.take(ListRing::kSizeBytes, "the lists of batches"));
-  target->lists_ = std::make_unique<ListRing>(std::move(lists));
-
-  const CUdeviceptr counters_at = target->counters_->address();
-  target->transfers_ = std::make_unique<TransferPool>(counters_at, target->words_->data());
-  target->link_ = LinkState(counters_at + TransferPool::kBytes);
-  int lowest = 0;
-  driver.cuCtxGetStreamPriorityRange(&lowest, &target->launch_priority_);
-  // A count arrives behind the bytes it counts; where the GPU may reorder the two, it offers a
-  // flush.
-  int can_flush = 0;
-  driver.cuDeviceGetAttribute(&can_flush, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,
-                              where.device);
-  if (can_flush != 0) target->wait_flags_ |= CU_STREAM_WAIT_VALUE_FLUSH;
+  BRAID_TRY(target->memory_.open(
+      driver, where.gpu, relay_gpus,
+      [&](uint64_t size_bytes, const std::string& what) { return spare.take(size_bytes, what); }));
   return target;
 }
 
@@ -190,7 +173,7 @@ void Target::mark_warm(const Plan& chosen, uint64_t now_ns) {
 bool Target::are_kernels_blocked(uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
   bool is_any_blocked = false;
-  for (TransferState* state : transfers_->in_use()) {
+  for (TransferState* state : memory_.transfers->in_use()) {
     if (state->is_acquired || state->retired || state->mover != Mover::kKernel ||
         state->have_kernels_left())
       continue;
@@ -216,7 +199,7 @@ bool Target::acquire(Submission& submission, const ChannelRequest& request) {
   const StreamKey user = stream_key(where_.context, submission.batch.stream);
   {
     const std::lock_guard lock(mutex_);
-    submission.state = transfers_->acquire(user);
+    submission.state = memory_.transfers->acquire(user);
     if (submission.state == nullptr) return false;
     read_counts(*submission.state);
     ++submission.state->generation;
@@ -324,7 +307,7 @@ Outcome Target::copy_by_kernels(Submission& submission) {
                       .context = where_.context,
                       .bytes = state.bytes,
                       .yield_policy = yield_policy_of(submission.batch),
-                      .direct = {where_.kernels, link_, launch_priority_, wait_flags_},
+                      .direct = memory_.direct(where_.kernels),
                       .relays = submission.relays()};
   const Enqueued moved = enqueue_kernels(driver_, job, state);
   state.unread = moved.verdict != Verdict::kDriverError;
@@ -354,7 +337,7 @@ bool Target::slice(const Batch& batch, TransferState& state) {
   std::span<cuda::SliceList> room;
   {
     const std::lock_guard lock(mutex_);
-    room = take_lists(*lists_, batch, options_.slice_bytes, state);
+    room = take_lists(*memory_.lists, batch, options_.slice_bytes, state);
   }
   if (room.empty()) return false;
   write_lists(batch, room, bytes);
@@ -379,18 +362,18 @@ void Target::read_counts(TransferState& state) {
 bool Target::collect_finished() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
-  if (transfers_ == nullptr) return true;
-  for (TransferState& state : transfers_->transfers())
+  if (!memory_.is_open()) return true;
+  for (TransferState& state : memory_.transfers->transfers())
     if (!state.is_acquired) read_counts(state);
-  return transfers_->all_free();
+  return memory_.transfers->all_free();
 }
 
 bool Target::describe_waits(std::string& lines) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
-  if (transfers_ == nullptr) return true;
+  if (!memory_.is_open()) return true;
   const uint64_t now_ns = driver_.clock->now_ns();
-  for (const TransferState* state : transfers_->in_use())
+  for (const TransferState* state : memory_.transfers->in_use())
     if (!state->is_acquired && state->is_in_use())
       lines += describe_wait(*state, where_.gpu, now_ns) + "\n";
   return true;
@@ -421,34 +404,27 @@ void Target::close(bool context_lives) {
 // Also of a target that is half open. The counters are of no context: to free them waits for
 // nobody. What a transfer that was retired may yet use is left to it.
 void Target::free_memory() {
-  if (transfers_ != nullptr) {
-    const auto& all = transfers_->transfers();
+  if (memory_.is_open()) {
+    const auto& all = memory_.transfers->transfers();
     if (std::any_of(all.begin(), all.end(),
                     [](const TransferState& state) { return state.retired; }))
       return leave_memory();
   }
-  transfers_.reset();
-  counters_.reset();
-  if (words_ != nullptr) spare_.give_back(std::move(words_));
-  if (lists_ != nullptr) spare_.give_back(lists_->take_memory());
-  lists_.reset();
+  if (memory_.words != nullptr) spare_.give_back(std::move(memory_.words));
+  if (memory_.lists != nullptr) spare_.give_back(memory_.lists->take_memory());
+  memory_.free();
 }
 
 void Target::leave_memory() {
-  lists_->abandon();
-  words_->abandon();
-  counters_->abandon();
-  transfers_.reset();
-  lists_.reset();
-  words_.reset();
-  counters_.reset();
+  memory_.abandon();
+  memory_.free();
 }
 
 Target::~Target() { free_memory(); }
 
 void Target::abandon() {
   const std::lock_guard lock(mutex_);
-  if (transfers_ != nullptr) leave_memory();
+  if (memory_.is_open()) leave_memory();
 }
 
 }  // namespace braid::multipath

@@ -15,18 +15,16 @@
 
 #include "base/options.h"
 #include "base/status.h"
-#include "cuda/registered_memory.h"
-#include "cuda/shared_memory.h"
 #include "multipath/access.h"
 #include "multipath/classify.h"
 #include "multipath/copy_engine_mover.h"
 #include "multipath/kernel_mover.h"
 #include "multipath/link_contention.h"
-#include "multipath/list_ring.h"
 #include "multipath/path_counts.h"
 #include "multipath/planner.h"
 #include "multipath/relay.h"
 #include "multipath/spare_memory.h"
+#include "multipath/transfer_memory.h"
 #include "multipath/transfer_state.h"
 
 namespace braid::multipath {
@@ -111,16 +109,10 @@ class Target {
   SpareMemory& spare_;
   const ProgramContext where_;
   std::vector<Relay*> relays_;
-  uint32_t slot_;  // of transfers of this GPU in its relays' LinkOccupancy
-  int launch_priority_ = 0;
-  unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_GEQ;
-  LinkState link_;
+  uint32_t slot_;                           // of transfers of this GPU in its relays' LinkOccupancy
   std::atomic<uint64_t> warm_until_ns_{0};  // for the transfers submitted so far
   std::mutex mutex_;                        // guards the members below
-  std::unique_ptr<cuda::SharedMemory> counters_;
-  std::unique_ptr<cuda::RegisteredMemory> words_;
-  std::unique_ptr<TransferPool> transfers_;  // in the two above
-  std::unique_ptr<ListRing> lists_;
+  TransferMemory memory_;
   std::array<std::array<Counts, 2>, 2> counts_{};  // by mover (kernels first), then direction
 };
 

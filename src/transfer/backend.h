@@ -30,6 +30,8 @@ struct PieceEnd {
   uint64_t id = 0;
   Cause cause = Cause::kNone;
   bool may_land = false;
+  /// It failed under way, and nobody said why: the network broke, or memory was not accessible.
+  bool is_unexplained = false;
 };
 /// The backend has seen the way break. A probe mends it.
 struct WayFailed {
@@ -43,11 +45,16 @@ struct WayFenced {
 struct WayUp {
   uint32_t way = 0;
 };
+/// The other end speaks no version that this side speaks. It never works: nothing was posted there.
+struct WayOfOtherVersion {
+  uint32_t way = 0;
+};
 /// The process at its other end is gone for good.
 struct OwnerLost {
   uint32_t way = 0;
 };
-using BackendEvent = std::variant<PieceEnd, WayFailed, WayFenced, WayUp, OwnerLost>;
+using BackendEvent =
+    std::variant<PieceEnd, WayFailed, WayFenced, WayUp, WayOfOtherVersion, OwnerLost>;
 
 class Backend {
  public:

@@ -15,8 +15,6 @@ constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
 /// a start and an end.
 constexpr uint64_t kCopyBytesMin = 32 << 20;
 
-constexpr size_t kLocalFailuresMax = 4;
-
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone: return Cause::kNone;
@@ -34,6 +32,7 @@ uint32_t way_of(const BackendEvent& event) {
   if (const auto* failed = std::get_if<WayFailed>(&event)) return failed->way;
   if (const auto* fenced = std::get_if<WayFenced>(&event)) return fenced->way;
   if (const auto* up = std::get_if<WayUp>(&event)) return up->way;
+  if (const auto* other = std::get_if<WayOfOtherVersion>(&event)) return other->way;
   return std::get<OwnerLost>(event).way;
 }
 
@@ -96,12 +95,11 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const Buffer* buffer = nullptr;
   Cause wrong = check_request(request, segment, buffer);
   Ends ends;
-  std::optional<uint32_t> ways;
+  uint32_t ways = 0;
   if (wrong == Cause::kNone && request.size_bytes > 0) {
     ends = {request.operation, endpoint_of(*buffer),
             endpoint_of(*segment, request.address, request.size_bytes)};
-    ways = ways_between(segment->peer, ends);
-    if (!ways) wrong = Cause::kNoWay;
+    wrong = ways_between(segment->peer, ends, ways);
   }
   if (wrong != Cause::kNone || request.size_bytes == 0) return end(batch, index, wrong, 0);
   Running running;
@@ -117,6 +115,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
   running.file = segment->file;
+  running.ways = ways;
   const uint64_t number = running_.add(std::move(running));
   batches_.find(batch)->running[index] = number;
   ++peers_.find(segment->peer)->requests;
@@ -125,7 +124,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.peer = segment->peer;
   spec.size_bytes = request.size_bytes;
   spec.urgency = request.urgency;
-  spec.ways = *ways;
+  spec.ways = ways;
   const Peer& peer = *peers_.find(segment->peer);
   const bool is_here_on_gpu = ends.here.place.is_gpu, is_there_on_gpu = ends.there.place.is_gpu;
   const bool is_copy = peer.is_self ? !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu)
@@ -257,6 +256,7 @@ bool Engine::step(uint64_t now_ns) {
   look_after_processes();
   look_after_fences();
   look_after_unused_peers();
+  open_closed_ways();
   mapped_.look(now_ns);
   if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
@@ -309,6 +309,8 @@ void Engine::take(Backend& backend) {
       way_fenced(fenced->way);
     } else if (const auto* up = std::get_if<WayUp>(&event)) {
       way_up(up->way);
+    } else if (const auto* other = std::get_if<WayOfOtherVersion>(&event)) {
+      way_of_other_version(other->way);
     } else {
       lose_peer(paths_.at(std::get<OwnerLost>(event).way).peer);
     }
@@ -326,7 +328,10 @@ void Engine::take(const PieceEnd& end) {
     }
     const auto path = paths_.find(posted->second.path);
     if (path != paths_.end()) --path->second.open;
-    if (path != paths_.end() && end.cause == Cause::kPathFailed) give_up_if_useless(path->first);
+    if (path != paths_.end() && running != nullptr) {
+      if (end.is_unexplained) slice_failed(path->first, running->ways);
+      if (end.cause == Cause::kNone) path->second.reach.erase(running->ways);
+    }
     posted_.erase(posted);
   }
   const Ending how = end.cause == Cause::kNone ? Ending::kDone
@@ -334,14 +339,6 @@ void Engine::take(const PieceEnd& end) {
                      : end.may_land            ? Ending::kLost
                                                : Ending::kFailed;
   scheduler_.ended(end.id, how, now_ns_);
-}
-
-/// Retires a path of `local` that has failed several times and never carried a byte: the owner
-/// shares the GPU's memory, but this process may not be able to map it (a container's limits).
-void Engine::give_up_if_useless(uint32_t id) {
-  Path& path = paths_.at(id);
-  if (path.provider != kLocal || ++path.failures < kLocalFailuresMax) return;
-  if (scheduler_.view(id, now_ns_).delivered_bytes == 0) scheduler_.retire_path(id);
 }
 
 void Engine::take_scheduler_events() {
@@ -357,6 +354,7 @@ uint64_t Engine::next_deadline_ns() const {
   uint64_t next_ns =
       std::min({fabric_.next_deadline_ns(), memory_.next_deadline_ns(), mapped_.next_deadline_ns(),
                 mapped_.next_look_ns(), scheduler_.next_deadline_ns()});
+  for (const Closed& closed : closed_) next_ns = std::min(next_ns, closed.until_ns);
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
   if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
   if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());

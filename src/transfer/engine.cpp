@@ -200,12 +200,18 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
   Peer& peer = *peers_.find(number);
   // Dials at once the ways that most requests will take.
   Ends ends;
-  (void)ways_between(number, ends);
+  uint32_t ways = 0;
+  (void)ways_between(number, ends, ways);
   ends.here.place.is_gpu = ends.there.place.is_gpu = true;
-  if (owned_->gpu != nullptr) (void)ways_between(number, ends);
+  if (owned_->gpu != nullptr) (void)ways_between(number, ends, ways);
   if (peer.paths.empty()) {
+    const bool is_of_other_version = !peer.other_version.empty();
     leave_scheduler(number, peer);
     peers_.erase(number);
+    if (is_of_other_version)
+      return failure(Cause::kOtherVersion,
+                     "no rail there speaks a version that this engine's rails speak",
+                     "Upgrade the older side");
     std::string ours, theirs;
     for (const RailDescription& rail : rails_)
       ours += (ours.empty() ? "" : ", ") + rail.provider + " at " + rail.host_address;
@@ -360,13 +366,9 @@ std::pair<size_t, size_t> Engine::ways_up(uint64_t segment) const {
   if (found == nullptr) return {0, 0};
   const Peer& peer = *peers_.find(found->peer);
   if (peer.is_self) return {1, 1};
-  size_t up = 0, all = 0;
-  for (const uint32_t path : peer.paths) {
-    if (path == peer.mapped) continue;
-    ++all;
-    up += is_up(paths_.at(path)) ? 1 : 0;
-  }
-  return {up, all};
+  size_t up = 0;
+  for (const auto& [pair, path] : peer.path_of_pair) up += is_up(paths_.at(path)) ? 1 : 0;
+  return {up, peer.path_of_pair.size()};
 }
 
 void Engine::settle(uint64_t segment) {
@@ -377,9 +379,13 @@ void Engine::settle(uint64_t segment) {
     if (!peer.is_self && !is_up(paths_.at(path))) scheduler_.path_failed(path, now_ns_);
 }
 
-bool Engine::is_lost(uint64_t segment) const {
+Cause Engine::wrong_with(uint64_t segment) const {
   const Segment* found = segments_.find(segment);
-  return found == nullptr || peers_.find(found->peer)->is_lost;
+  if (found == nullptr) return Cause::kNoSegment;
+  const Peer& peer = *peers_.find(found->peer);
+  if (peer.is_lost) return Cause::kPeerLost;
+  const bool has_rails = peer.other_version.empty() || !peer.path_of_pair.empty();
+  return has_rails ? Cause::kNone : Cause::kOtherVersion;
 }
 
 Result<std::vector<RangeDescription>> Engine::ranges(uint64_t segment) const {

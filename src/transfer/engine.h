@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -37,90 +38,15 @@
 #include "transfer/buffers.h"
 #include "transfer/description.h"
 #include "transfer/ends.h"
+#include "transfer/engine_types.h"
 #include "transfer/places.h"
 #include "transfer/policy/pairing.h"
+#include "transfer/policy/reach.h"
 #include "transfer/scheduler.h"
 #include "transfer/shares.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
-
-struct Request {
-  uint64_t segment = 0;
-  Operation operation = Operation::kRead;
-  void* local = nullptr;
-  uint64_t address = 0;  ///< in the segment: of the owner's memory, or the position in the file
-  uint64_t size_bytes = 0;
-  Urgency urgency = Urgency::kBulk;
-  uint64_t deadline_ns = kNever;
-};
-
-/// A notification that follows a batch. The owner of `segment` gets it once all bytes of all
-/// requests have arrived, and does not get it if a request has failed. The segment may be closed
-/// meanwhile.
-struct NotificationRequest {
-  uint64_t segment = 0;
-  std::string name;
-  std::vector<std::byte> payload;
-};
-
-struct RequestStatus {
-  bool has_ended = false;
-  Cause cause = Cause::kNone;    ///< kNone: done, once it has ended
-  uint64_t delivered_bytes = 0;  ///< once it has ended; not a prefix
-};
-
-struct BatchStatus {
-  size_t request_count = 0;
-  size_t ended_count = 0;
-  size_t failed_count = 0;
-  bool has_ended() const { return ended_count == request_count; }
-};
-
-/// One hop of a way, with the time that all bytes would take on it alone.
-struct HopExplanation {
-  std::string text;  ///< "GPU 0 to host memory"
-  double us = 0;
-};
-/// One way to a segment, as the engine sees it now.
-struct WayExplanation {
-  std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
-  WayExplained way;
-  std::vector<HopExplanation> hops;  ///< from the source to the target
-  double finish_us = 0;  ///< when the request would end on this way alone, from an idle start
-};
-
-/// Memory of this process that a rail could not register: its requests take other rails.
-struct RefusedMemory {
-  std::string rail;  ///< "tcp;ofi_rxm 10.0.0.7"
-  uint64_t address = 0;
-  uint64_t size_bytes = 0;
-  std::string why;
-};
-
-struct PathStatistics {
-  Incarnation peer{};
-  std::string text;
-  PathView view;
-};
-
-/// A link of a rail to a peer: what this side moved over it, and what it served to the peer.
-struct LinkUse {
-  std::string rail;  ///< "tcp;ofi_rxm 10.0.0.7"
-  LinkStatistics counts;
-};
-
-struct TransferStatistics {
-  uint64_t requests_done = 0;
-  uint64_t requests_failed = 0;
-  uint64_t bytes_read = 0;
-  uint64_t bytes_written = 0;
-  uint64_t slices = 0;
-  uint64_t reissued_slices = 0;
-  uint64_t fences = 0;
-  uint64_t peers_lost = 0;
-  uint64_t mappings_refused = 0;  ///< memory handed out on this host, but not mapped
-};
 
 struct EngineOptions {
   Incarnation incarnation{};
@@ -174,7 +100,9 @@ class Engine {
   std::pair<size_t, size_t> ways_up(uint64_t segment) const;
   /// Ways that do not work yet are probed until they do.
   void settle(uint64_t segment);
-  bool is_lost(uint64_t segment) const;
+  /// kPeerLost: its owner was given up. kOtherVersion: no rail of it has a version in common with
+  /// this side. Neither gets better.
+  Cause wrong_with(uint64_t segment) const;
   /// The memory that the owner had registered when the segment was opened; for the own segment, the
   /// memory that is registered now.
   Result<std::vector<RangeDescription>> ranges(uint64_t segment) const;
@@ -235,9 +163,9 @@ class Engine {
     Backend* backend = nullptr;
     uint64_t peer = 0;
     std::string text;
-    std::string provider = {};  // of a rail
-    size_t open = 0;            // postings that have not ended
-    size_t failures = 0;        // of `local`
+    std::string provider = {};             // of a rail
+    size_t open = 0;                       // postings that have not ended
+    std::map<uint32_t, Reach> reach = {};  // by the number of the ways; none: nothing has failed
     uint64_t fence_ns = 0;  // when it is fenced by force, unless its postings end; 0: not wanted
     bool is_fencing = false;
     bool reaches_gpus = false;
@@ -251,17 +179,25 @@ class Engine {
     uint64_t request = 0;
     uint32_t path = 0;
   };
+  /// A path that a way set does without for a while: Reach.
+  struct Closed {
+    uint64_t until_ns = 0;
+    uint32_t ways = 0;
+    uint32_t path = 0;
+  };
   /// A process whose segments are open here. Its number is the scheduler's number of the peer.
   struct Peer {
     Incarnation who{};
     bool is_here = false;  // on this host
     fabric::Origin origin{};
     std::vector<RailDescription> rails;
-    std::vector<uint32_t> rail_numbers;                          // of the scheduler, by rail
-    std::vector<uint32_t> own_rails;                             // of the scheduler: no NIC
-    std::map<std::pair<size_t, size_t>, uint32_t> path_of_pair;  // rails: ours, theirs
-    std::map<uint32_t, uint32_t> through_host;                   // paths, by the rail's path
-    std::map<Ends, uint32_t> ways;                               // that were found
+    std::vector<uint32_t> rail_numbers;      // of the scheduler, by rail
+    std::vector<uint32_t> own_rails;         // of the scheduler: no NIC
+    using Pair = std::pair<size_t, size_t>;  // rails: ours, theirs
+    std::map<Pair, uint32_t> path_of_pair;
+    std::set<Pair> other_version;               // pairs without a common version: they have no path
+    std::map<uint32_t, uint32_t> through_host;  // paths, by the rail's path
+    std::map<Ends, uint32_t> ways;              // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // the latest; most requests are alike
     uint32_t memory = 0, files = 0, copies = 0;          // paths within this process
     std::optional<uint32_t> mapped;  // the path to its memory that is mapped here
@@ -298,7 +234,8 @@ class Engine {
     MutableBytes local;
     uint64_t address = 0;
     uint64_t file = 0;
-    Cause cause = Cause::kNone;  // the cause that its owner has given
+    uint32_t ways = 0;           // of the scheduler
+    Cause cause = Cause::kNone;  // what has stopped it, other than the scheduler
   };
 
   Result<uint64_t> add_buffer(Buffer buffer);
@@ -315,8 +252,8 @@ class Engine {
   static Endpoint endpoint_of(const Buffer& buffer) {
     return {buffer.place, buffer.rails, false, true};
   }
-  std::optional<uint32_t> ways_between(uint64_t peer, const Ends& ends);
-  std::vector<Way> find_ways(uint64_t peer, const Ends& ends);
+  Cause ways_between(uint64_t peer, const Ends& ends, uint32_t& ways);
+  Cause find_ways(uint64_t peer, const Ends& ends, std::vector<Way>& ways);
   std::vector<Transport> transports_between(const Peer& peer, const Ends& ends) const;
   static std::vector<Hop> hops_of(const std::string& provider, const Ends& ends, double gbps);
   double gbps_of(const Peer& peer, const std::string& provider) const;
@@ -337,11 +274,13 @@ class Engine {
   void post_all();
   void take(Backend& backend);
   void take(const PieceEnd& end);
-  void give_up_if_useless(uint32_t path);
+  void slice_failed(uint32_t path, uint32_t ways);
+  void open_closed_ways();
   void take_scheduler_events();
   void want_fence(uint32_t path);
   void way_failed(uint32_t way);
   void way_up(uint32_t way);
+  void way_of_other_version(uint32_t way);
   void way_fenced(uint32_t way);
   void fenced(uint32_t path);
   bool is_up(const Path& path) const;
@@ -377,9 +316,10 @@ class Engine {
   fabric::SlotMap<Batch> batches_;
   fabric::SlotMap<Running> running_;
   std::unordered_map<uint64_t, Posted> posted_;  // by posting
-  std::vector<uint32_t> fences_wanted_;          // paths
-  std::vector<uint32_t> fenced_below_;           // paths whose slices are still being copied
-  std::vector<uint64_t> unused_;  // peers to be dropped once their work under way has ended
+  std::vector<Closed> closed_;
+  std::vector<uint32_t> fences_wanted_;  // paths
+  std::vector<uint32_t> fenced_below_;   // paths whose slices are still being copied
+  std::vector<uint64_t> unused_;         // peers to be dropped once their work under way has ended
   std::unordered_map<uint64_t, size_t> uses_;  // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;

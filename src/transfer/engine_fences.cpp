@@ -36,6 +36,47 @@ void Engine::way_up(uint32_t way) {
   if (through != peer.through_host.end()) scheduler_.path_may_work(through->second, now_ns_);
 }
 
+/// The pair of rails has no path any more, and requests that have no other one end.
+void Engine::way_of_other_version(uint32_t way) {
+  const uint64_t number = paths_.at(way).peer;
+  Peer& peer = *peers_.find(number);
+  const auto pair = std::find_if(peer.path_of_pair.begin(), peer.path_of_pair.end(),
+                                 [&](const auto& each) { return each.second == way; });
+  if (pair == peer.path_of_pair.end()) return;
+  peer.other_version.insert(pair->first);
+  peer.path_of_pair.erase(pair);
+  peer.ways.clear();
+  peer.last_ways.reset();
+  scheduler_.retire_path(way);
+  if (const auto through = peer.through_host.find(way); through != peer.through_host.end())
+    scheduler_.retire_path(through->second);
+  std::vector<uint64_t> stopped;
+  running_.for_each([&](uint64_t request, Running& running) {
+    if (running.peer != number || scheduler_.has_paths(running.ways)) return;
+    if (running.cause == Cause::kNone) running.cause = Cause::kOtherVersion;
+    stopped.push_back(request);
+  });
+  for (const uint64_t request : stopped) scheduler_.cancel(request, now_ns_);
+}
+
+/// Leaves a path out where it does not reach the memory, while there is another one.
+void Engine::slice_failed(uint32_t id, uint32_t ways) {
+  Path& path = paths_.at(id);
+  const auto pause_ns = path.reach[ways].failed(fabric_.generation(path.rail_way));
+  if (!pause_ns) return;
+  scheduler_.set_closed(ways, id, true);
+  closed_.push_back({now_ns_ + *pause_ns, ways, id});
+}
+
+void Engine::open_closed_ways() {
+  std::erase_if(closed_, [&](const Closed& closed) {
+    const bool is_known = paths_.contains(closed.path);
+    if (is_known && now_ns_ < closed.until_ns) return false;
+    if (is_known) scheduler_.set_closed(closed.ways, closed.path, false);
+    return true;
+  });
+}
+
 /// Both paths that use the link are fenced, whichever of them wanted it, since the link is closed.
 void Engine::way_fenced(uint32_t way) {
   const Peer& peer = *peers_.find(paths_.at(way).peer);

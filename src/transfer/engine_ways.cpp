@@ -65,27 +65,32 @@ Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t 
   return end;
 }
 
-std::optional<uint32_t> Engine::ways_between(uint64_t number, const Ends& ends) {
+/// kNone, and the ways; otherwise why there are none.
+Cause Engine::ways_between(uint64_t number, const Ends& ends, uint32_t& ways) {
   Peer& peer = *peers_.find(number);
-  if (peer.last_ways && peer.last_ways->first == ends) return peer.last_ways->second;
-  auto known = peer.ways.find(ends);
-  if (known == peer.ways.end()) {
-    std::vector<Way> ways = find_ways(number, ends);
-    if (ways.empty()) return std::nullopt;
-    known = peer.ways.emplace(ends, scheduler_.add_ways(std::move(ways))).first;
+  if (!peer.last_ways || peer.last_ways->first != ends) {
+    auto known = peer.ways.find(ends);
+    if (known == peer.ways.end()) {
+      std::vector<Way> found;
+      if (const Cause wrong = find_ways(number, ends, found); wrong != Cause::kNone) return wrong;
+      known = peer.ways.emplace(ends, scheduler_.add_ways(std::move(found))).first;
+    }
+    peer.last_ways = *known;
   }
-  peer.last_ways = *known;
-  return known->second;
+  ways = peer.last_ways->second;
+  return Cause::kNone;
 }
 
 /// Mapped memory first, and behind it one pair for each of our rails that can take part: the
 /// soonest transports have the lowest rank, the nearest NICs the lowest tier.
-std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
+Cause Engine::find_ways(uint64_t number, const Ends& ends, std::vector<Way>& ways) {
   const Peer& peer = *peers_.find(number);
   const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
-  if (peer.is_self)
-    return {{ends.there.is_file ? peer.files : is_on_gpu ? peer.copies : peer.memory, 0}};
-  std::vector<Way> ways;
+  if (peer.is_self) {
+    ways = {{ends.there.is_file ? peer.files : is_on_gpu ? peer.copies : peer.memory, 0}};
+    return Cause::kNone;
+  }
+  Cause wrong = Cause::kNoWay;
   if (ends.there.is_mapped && !ends.here.place.is_gpu) ways.push_back({*peer.mapped, 0, 0});
   const size_t better = ways.size();
   for (const Transport& transport : transports_between(peer, ends)) {
@@ -111,8 +116,10 @@ std::vector<Way> Engine::find_ways(uint64_t number, const Ends& ends) {
       if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
         ways.push_back({is_direct ? *path : path_through_host(number, *path), pair.tier,
                         static_cast<uint8_t>(transport.rank + better)});
+      else if (peer.other_version.contains({ours[pair.ours], theirs[pair.theirs]}))
+        wrong = Cause::kOtherVersion;
   }
-  return ways;
+  return ways.empty() ? wrong : Cause::kNone;
 }
 
 // ---- Transports ----
@@ -210,12 +217,14 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   Peer& peer = *peers_.find(number);
   const auto known = peer.path_of_pair.find({ours, theirs});
   if (known != peer.path_of_pair.end()) return known->second;
+  if (peer.other_version.contains({ours, theirs})) return std::nullopt;
   const RailDescription& there = peer.rails[theirs];
   const double gbps = std::clamp(std::min(rails_[ours].gbps, there.gbps), 0.001, 1000.0);
   const uint32_t path = scheduler_.add_path(
       {number, rail_numbers_[ours], peer.rail_numbers[theirs], gbps, kWireLatencyUs});
-  if (!fabric_.add_way(path, peer.who, ours, there.address).ok()) {
+  if (const Status added = fabric_.add_way(path, peer.who, ours, there.address); !added.ok()) {
     scheduler_.retire_path(path);
+    if (cause_of(added) == Cause::kOtherVersion) peer.other_version.insert({ours, theirs});
     return std::nullopt;
   }
   Path added;
@@ -276,20 +285,20 @@ Result<std::vector<WayExplanation>> Engine::explain(const Request& request) {
   const Buffer* buffer = nullptr;
   const Cause wrong = check_request(request, segment, buffer);
   if (wrong != Cause::kNone) return failure(wrong);
-  auto ways = explain(segment->peer,
-                      {request.operation, endpoint_of(*buffer),
-                       endpoint_of(*segment, request.address, request.size_bytes)},
-                      request.size_bytes, request.urgency);
-  if (ways.empty()) return failure(Cause::kNoWay);
-  return ways;
+  const Ends ends{request.operation, endpoint_of(*buffer),
+                  endpoint_of(*segment, request.address, request.size_bytes)};
+  uint32_t ways = 0;
+  if (const Cause none = ways_between(segment->peer, ends, ways); none != Cause::kNone)
+    return failure(none);
+  return explain(segment->peer, ends, request.size_bytes, request.urgency);
 }
 
 std::vector<WayExplanation> Engine::explain(uint64_t peer, const Ends& ends, uint64_t size_bytes,
                                             Urgency urgency) {
   std::vector<WayExplanation> all;
-  const std::optional<uint32_t> ways = ways_between(peer, ends);
-  if (!ways) return all;
-  for (const WayExplained& way : scheduler_.explain(*ways, size_bytes, urgency, now_ns_)) {
+  uint32_t ways = 0;
+  if (ways_between(peer, ends, ways) != Cause::kNone) return all;
+  for (const WayExplained& way : scheduler_.explain(ways, size_bytes, urgency, now_ns_)) {
     all.push_back({paths_.at(way.way.path).text, way, {}, 0});
     explain_hops(ends, size_bytes, all.back());
   }

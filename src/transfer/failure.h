@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "fabric/versions.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -18,5 +19,11 @@ inline Status no_such_segment() {
 }
 /// kNone: the error has none of the causes.
 inline Cause cause_of(const Status& status) { return static_cast<Cause>(status.cause()); }
+/// An answer of the fabric, whose errors have causes of their own.
+template <typename T>
+Result<T> from_fabric(Result<T> answer) {
+  if (answer.ok() || !fabric::is_other_version(answer.status())) return answer;
+  return failure(Cause::kOtherVersion, answer.status().message());
+}
 
 }  // namespace braid::transfer

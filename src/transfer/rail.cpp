@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
@@ -42,7 +43,7 @@ Rail::Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
 std::vector<std::byte> Rail::address() const { return fabric::encode(engine_->address(), secret_); }
 
 Result<uint64_t> Rail::number_of(Bytes address) const {
-  BRAID_LET(decoded, fabric::decode_address(address, secret_));
+  BRAID_LET(decoded, from_fabric(fabric::decode_address(address, secret_)));
   return decoded.engine;
 }
 
@@ -99,8 +100,8 @@ void Rail::look_after_buffers() {
 // ---- Links ----
 
 Result<uint64_t> Rail::dial(const Incarnation& who, Bytes bytes, uint64_t deadline_ns) {
-  BRAID_LET(address, fabric::decode_address(bytes, secret_));
-  BRAID_LET(peer, engine_->connect(address, deadline_ns));
+  BRAID_LET(address, from_fabric(fabric::decode_address(bytes, secret_)));
+  BRAID_LET(peer, from_fabric(engine_->connect(address, deadline_ns)));
   const uint64_t id = add_link(peer, address.engine, true);
   links_.find(id)->who = who;
   return id;
@@ -155,10 +156,10 @@ bool Rail::fence_from(uint64_t engine, uint64_t generation, const Incarnation& w
   return stale.empty();
 }
 
-void Rail::lose(uint64_t id, fabric::PeerFailure why) {
+void Rail::lose(uint64_t id, fabric::PeerFailure why, bool is_of_other_version) {
   Link* link = links_.find(id);
   if (link == nullptr || link->is_closed) return;
-  events_.push_back(LinkLost{id, why});
+  events_.push_back(LinkLost{id, why, is_of_other_version});
   end_link(id, why == fabric::PeerFailure::kSilent || why == fabric::PeerFailure::kReplaced);
 }
 
@@ -330,7 +331,7 @@ void Rail::handle_hello(uint64_t id, const Hello& hello) {
   const bool is_spoken = hello.version_oldest <= kVersion && hello.version >= kVersionOldest;
   const bool is_expected = !link.is_dialled || hello.incarnation == link.who;
   if (!is_spoken || !is_expected || hello.engine != link.engine)
-    return lose(id, fabric::PeerFailure::kReplaced);
+    return lose(id, fabric::PeerFailure::kReplaced, !is_spoken);
   link.has_heard_hello = true;
   link.who = link.counts.who = hello.incarnation;
   link.their_generation = hello.generation;
@@ -380,8 +381,8 @@ void Rail::take_completions() {
   }
 }
 
-void Rail::ended(uint64_t piece, Cause cause, bool may_land) {
-  events_.push_back(PieceEnd{piece, cause, may_land});
+void Rail::ended(uint64_t piece, Cause cause, bool may_land, bool is_unexplained) {
+  events_.push_back(PieceEnd{piece, cause, may_land, is_unexplained});
 }
 
 std::vector<LinkStatistics> Rail::statistics() const {

@@ -53,6 +53,7 @@ struct LinkUp {
 struct LinkLost {
   uint64_t link = 0;
   fabric::PeerFailure why = fabric::PeerFailure::kNone;
+  bool is_of_other_version = false;  ///< its hello has no version in common with this side
 };
 struct LinkFenced {
   uint64_t link = 0;
@@ -109,7 +110,7 @@ class Rail {
 
   /// The open link with that rail, if there is one. It may not be up yet.
   std::optional<uint64_t> link_to(uint64_t engine) const;
-  /// LinkUp or LinkLost will follow. An error now: try again later.
+  /// LinkUp or LinkLost will follow. An error now: try again later, unless it is kOtherVersion.
   Result<uint64_t> dial(const Incarnation& who, Bytes address, uint64_t deadline_ns);
   /// Tells the peer, if that is possible. LinkFenced will follow. `is_broken`: work under way on
   /// the link does not end by itself.
@@ -272,7 +273,7 @@ class Rail {
   void accept_links();
   void look_after_links();
   void say_hello(uint64_t id, Link& link);
-  void lose(uint64_t id, fabric::PeerFailure why);
+  void lose(uint64_t id, fabric::PeerFailure why, bool is_of_other_version = false);
   void end_link(uint64_t id, bool is_broken);
   bool is_fenced(Link& link);
   void mark(uint64_t id, Link& link);
@@ -281,7 +282,7 @@ class Rail {
   void handle(uint64_t id, const RailMessage& message);
   void handle_hello(uint64_t id, const Hello& hello);
   void take_completions();
-  void ended(uint64_t piece, Cause cause, bool may_land = false);
+  void ended(uint64_t piece, Cause cause, bool may_land = false, bool is_unexplained = false);
   void look_after_buffers();
 
   // rail_initiator.cpp: this side reads and writes

@@ -167,7 +167,7 @@ void Rail::write_ended(const UnderWay& write, bool is_done) {
   const bool may_land = !is_done && engine_->failure(write.ticket) != fabric::Failure::kRevoked;
   for (const Share& share : write.shares) {
     if (link != nullptr && is_done) link->counts.written_bytes += share.size_bytes;
-    ended(share.piece, is_done ? Cause::kNone : Cause::kPathFailed, may_land);
+    ended(share.piece, is_done ? Cause::kNone : Cause::kPathFailed, may_land, may_land);
   }
   if (link != nullptr && !is_done) ++link->counts.failures;
   if (may_land) lose(write.link, fabric::PeerFailure::kNetwork);
@@ -287,7 +287,7 @@ void Rail::read_ended(uint64_t request, Cause cause) {
   for (const Share& share : read.shares) {
     if (link != nullptr && cause == Cause::kNone) link->counts.read_bytes += share.size_bytes;
     reading_.erase(share.piece);
-    ended(share.piece, seen_here(cause));
+    ended(share.piece, seen_here(cause), false, cause == Cause::kPathFailed);
   }
 }
 

@@ -94,6 +94,7 @@ struct Way {
   uint32_t path = 0;
   uint8_t tier = 0;  ///< policy/tiers.h
   uint8_t rank = 0;
+  bool is_closed = false;  ///< by Scheduler::set_closed
 };
 
 struct RequestSpec {
@@ -210,6 +211,10 @@ class Scheduler {
   void path_may_work(uint32_t path, uint64_t now_ns);
   /// The path is neither used nor probed any more. Its slices in flight end or are fenced.
   void retire_path(uint32_t path);
+  /// Whether a path of the set may still be used, now or later.
+  bool has_paths(uint32_t ways) const;
+  /// Requests of this way set take a closed path only while they have no other one.
+  void set_closed(uint32_t ways, uint32_t path, bool is_closed);
   /// Forgets a peer, its paths and its way sets. All its requests must have ended, and the caller
   /// must not name these numbers again.
   void remove_peer(uint64_t peer);

@@ -128,7 +128,7 @@ uint64_t Scheduler::patience_ns(const Open& open) const {
       std::find_if(ways.begin(), ways.end(), [&](const Way& way) { return way.path == open.path; });
   uint64_t patience_ns = options_.retry.last_overdue_ns;
   for (const Way& way : ways) {
-    if (way.path == open.path || !paths_[way.path].is_usable()) continue;
+    if (way.path == open.path || way.is_closed || !paths_[way.path].is_usable()) continue;
     if (way.rank <= own->rank) return 0;
     patience_ns = options_.retry.standby_overdue_ns;
   }

@@ -15,6 +15,8 @@ constexpr double kGuestWindowNs = 20'000;
 constexpr double kLeadLatencies = 0.5;
 // The length of a flow's turn, as a part of the window.
 constexpr double kTurnOfWindow = 0.25;
+// Of closed ways: no transport has it.
+constexpr uint8_t kLastRank = std::numeric_limits<uint8_t>::max();
 
 }  // namespace
 
@@ -33,6 +35,18 @@ void Scheduler::look_when_there_is_room(uint64_t now_ns) {
   room_timer_ns_ = when_ns;
   timers_.push_back({when_ns, TimerOf::kRoom, 0});
   std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+}
+
+bool Scheduler::has_paths(uint32_t ways) const {
+  const std::vector<Way>& all = ways_[ways].all;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Way& way) { return !paths_[way.path].is_retired; });
+}
+
+void Scheduler::set_closed(uint32_t ways, uint32_t path, bool is_closed) {
+  has_changed_ = true;
+  for (Way& way : ways_[ways].all)
+    if (way.path == path) way.is_closed = is_closed;
 }
 
 void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
@@ -56,7 +70,7 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
 // Leaves out the ways of worse transports. A slice on such a way seldom arrives sooner, and
 // otherwise arrives last: staging GPU memory is a hundred times slower than mapping it.
 void Scheduler::leave_out_standby(std::vector<WayView>& views) {
-  uint8_t best = std::numeric_limits<uint8_t>::max();
+  uint8_t best = kLastRank;
   for (const WayView& view : views)
     if (view.is_usable) best = std::min(best, view.rank);
   for (WayView& view : views) view.is_usable = view.is_usable && view.rank == best;
@@ -84,7 +98,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   view.path = way.path;
   view.rail = path.spec.local_rail;
   view.tier = way.tier;
-  view.rank = way.rank;
+  view.rank = way.is_closed ? kLastRank : way.rank;
   view.is_usable = path.is_usable();
   if (!view.is_usable) return view;
   view.base_latency_ns = path.base.ns();
@@ -181,13 +195,14 @@ std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes,
   const std::optional<size_t> chosen = spray({0, slice, 0, urgency, size_bytes}, views);
   std::vector<WayExplained> explained;
   for (size_t i = 0; i < views.size(); ++i)
-    explained.push_back({{views[i].path, views[i].tier, views[i].rank},
-                         paths_[views[i].path].health.state(),
-                         !views[i].is_usable && paths_[views[i].path].is_usable(),
-                         views[i].is_usable && views[i].has_room,
-                         views[i].eta_ns / 1000,
-                         views[i].rate,
-                         chosen == i});
+    explained.push_back(
+        {{views[i].path, views[i].tier, views[i].rank},
+         paths_[views[i].path].health.state(),
+         !views[i].is_usable && !ways_[ways].all[i].is_closed && paths_[views[i].path].is_usable(),
+         views[i].is_usable && views[i].has_room,
+         views[i].eta_ns / 1000,
+         views[i].rate,
+         chosen == i});
   return explained;
 }
 

@@ -35,7 +35,7 @@ enum class Cause : uint8_t {
   kCancelled,     ///< the caller has cancelled it
   kPeerLost,      ///< the owner has ended, or cannot be reached by any way
   kTooMuch,       ///< beyond a limit of this engine or the owner's
-  kOtherVersion,  ///< the owner does not speak this version's protocol
+  kOtherVersion,  ///< the owner, or each rail that leads there, speaks no version known here
   kPathFailed,    ///< of a slice only: the way broke, another one may work
   kGpuError,      ///< the driver of a GPU refused
   kNoWay,         ///< no rail leads from the one memory to the other

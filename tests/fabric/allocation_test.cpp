@@ -1,4 +1,6 @@
 // Memory that an engine allocates: mapped by the writer with `local`, written by a rail otherwise.
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "fabric/library_pair.h"
@@ -10,11 +12,14 @@ using std::chrono::seconds;
 
 class AllocationTest : public test::FabricPair, public testing::WithParamInterface<const char*> {
  protected:
-  void SetUp() override { open(GetParam()); }
-};
+  static constexpr size_t kBytes = 2'000'003;
 
-TEST_P(AllocationTest, AllocatedMemoryIsGrantedWrittenAndFreed) {
-  constexpr size_t kBytes = 2'000'003;
+  void SetUp() override { open(GetParam()); }
+  void write_and_free();
+};
+class LocalAllocationTest : public AllocationTest {};
+
+void AllocationTest::write_and_free() {
   std::vector<std::byte> source(kBytes, std::byte{7});
   const auto from = writer_->add_region(source.data(), kBytes).value();
   for (int turn = 0; turn < 2; ++turn) {
@@ -35,8 +40,36 @@ TEST_P(AllocationTest, AllocatedMemoryIsGrantedWrittenAndFreed) {
     EXPECT_TRUE(owner_->remove_region(allocated.region).ok());
     EXPECT_FALSE(owner_->grant(allocated.region, writers_peer_, 0, 1).ok()) << "it is freed";
   }
-  EXPECT_FALSE(owner_->allocate_memory(0).ok());
 }
+
+TEST_P(AllocationTest, AllocatedMemoryIsGrantedWrittenAndFreed) {
+  write_and_free();
+  EXPECT_FALSE(owner_->allocate_memory(0).ok());
+  const std::string report = owner_->report(Fabric::Form::kJson).value();
+  EXPECT_NE(report.find("\"unshared_allocations\":0"), std::string::npos) << report;
+  EXPECT_NE(report.find("\"unshared_why\":null"), std::string::npos) << report;
+}
+
+/// Memory that is shared is a file, and files may not be so large.
+TEST_P(LocalAllocationTest, MemoryThatCannotBeSharedIsWrittenAllTheSameAndTheReportSaysWhy) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  limit.rlim_cur = kBytes / 2;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  write_and_free();
+  const std::string report = owner_->report(Fabric::Form::kJson).value();
+  EXPECT_NE(report.find("\"unshared_allocations\":2"), std::string::npos) << report;
+  EXPECT_NE(report.find("\"unshared_why\":\"files may not be as large (ulimit -f)\""),
+            std::string::npos)
+      << report;
+  const std::string text = owner_->report(Fabric::Form::kText).value();
+  EXPECT_NE(text.find("peers cannot map what was allocated last: files may not be as large"),
+            std::string::npos)
+      << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, LocalAllocationTest, testing::Values("local"),
+                         [](const auto&) { return "local"; });
 
 INSTANTIATE_TEST_SUITE_P(Providers, AllocationTest, testing::Values("tcp;ofi_rxm", "net", "local"),
                          [](const auto& provider) {

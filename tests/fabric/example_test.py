@@ -71,8 +71,27 @@ def kv_push(program, *options):
         assert decoder.returncode == 0, output
         assert "40 requests: 32 decoded, every byte is right" in output, output
         assert "first leaves" in output and second.returncode == 0, (output, second)
+    kv_push_ends_without_prefillers(program, *options)
     # On a busy machine all may be decoded before the prefiller stands still.
     assert any(kv_push_goes_on(program, *options) for _ in range(5))
+
+
+def kv_push_ends_without_prefillers(program, *options):
+    """The only one is killed in the middle, and nobody comes instead: the decoder says so."""
+    command = [program, "decode", "127.0.0.1", "400", "--patience", "2", *options]
+    decoder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with killed_at_end(decoder):
+        address = decoder.stdout.readline().split()[1]
+        only = subprocess.Popen([program, "prefill", "127.0.0.1", address, *options, "--name", "only"])
+        with killed_at_end(only):
+            lines = [decoder.stdout.readline()]
+            while "to only" not in lines[-1]:
+                lines.append(decoder.stdout.readline())
+                assert lines[-1], lines
+            only.kill()
+            output, error = decoder.communicate(timeout=TIMEOUT_S)
+    assert decoder.returncode == 1 and re.search("only (has died|is lost)", output), (output, error)
+    assert re.search(r"\d+ requests have waited for 2 s: no prefiller is here", error), error
 
 
 def kv_push_goes_on(program, *options):

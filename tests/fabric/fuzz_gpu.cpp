@@ -255,16 +255,16 @@ class LocalStage {
 
   void lie_to_owner(Random& random) {
     auto socket = local::Socket::connect(name_of(owner_->address()));
-    auto segment = local::Segment::create();
-    if (!socket.ok() || !segment.ok()) fail("no socket or memory: descriptors are leaked");
+    auto created = local::CreatedSegment::create();
+    if (!socket.ok() || !created.ok()) fail("no socket or memory: descriptors are leaked");
     const Input hello = random.chance(0.8) ? hellos_[0] : altered(hellos_, random);
     const bool has_file = random.chance(0.95);
     (void)socket.value().send(bytes_of(hello).first(std::min<size_t>(hello.size(), 512)),
-                              has_file ? segment.value().file() : -1);
+                              has_file ? created.value().file.get() : -1);
     usleep(60);  // domains look at their sockets now and then
     look(*owner_);
     for (uint64_t records = random.between(1, 6); records > 0; --records) {
-      put(segment.value().shared().to_owner, random);
+      put(created.value().segment.shared().to_owner, random);
       look(*owner_);
     }
   }
@@ -278,7 +278,7 @@ class LocalStage {
     auto socket = listener.value().accept();
     const auto hello = socket ? socket->receive() : std::nullopt;
     if (!hello) fail("the victim has not said hello");
-    auto segment = local::Segment::open(std::move(const_cast<local::Packet&>(*hello).file));
+    auto segment = local::Segment::open(hello->file);
     if (!segment.ok()) fail("the victim has sent no memory");
     Write write;
     write.peer = peer;

@@ -98,6 +98,20 @@ class LocalForkTest : public FabricPair {
   void SetUp() override { open("local"); }
 };
 
+/// A child that lives on would keep them, and its parent's peers would keep their memory.
+TEST_F(LocalForkTest, AChildHoldsNoFileOfTheMemoryThatItsParentSharesWithPeers) {
+  ASSERT_TRUE(owner_->allocate_memory(300'000).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool has_some = has_files_called("braid-local") || has_files_called("braid-fabric");
+    _exit(has_some ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_TRUE(has_files_called("braid-fabric")) << "the parent needs that one";
+}
+
 /// Where the parent has memory that peers map, the child has a hole, and may allocate there.
 TEST_F(LocalForkTest, MemoryOfAChildAtAnAddressOfItsParentsIsTheChilds) {
   constexpr size_t kBytes = 300'000;

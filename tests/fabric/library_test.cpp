@@ -327,6 +327,15 @@ TEST_P(FabricTest, WhatIsWrongIsAnErrorInWords) {
   braid_fabric* opened = nullptr;
   EXPECT_EQ(braid_fabric_open(&two_of_none, &opened), BRAID_ERROR_ARGUMENT);
   EXPECT_STREQ(braid_fabric_last_error(), "an address is null, and address_count counts it");
+  struct {
+    braid_fabric_options known{};
+    uint64_t later_field = 1;
+  } newer;
+  newer.known.struct_bytes = sizeof newer;
+  EXPECT_EQ(braid_fabric_open(&newer.known, &opened), BRAID_ERROR_ARGUMENT);
+  EXPECT_STREQ(braid_fabric_last_error(),
+               "braid_fabric_options: the program sets fields that this library does not know. "
+               "Install the version that the program was built with");
 }
 
 TEST_P(FabricTest, AnEngineIsDeadInAChildAndSaysSo) {

@@ -79,9 +79,9 @@ class Liar {
   explicit Liar(Domain& owner, uint64_t hello = hello_of(kVersions.newest))
       : owner_(owner),
         socket_(Socket::connect(name_of(owner.address())).value()),
-        segment_(Segment::create().value()),
-        producer_(&segment_.shared().to_owner) {
-    EXPECT_TRUE(socket_.send(bytes_of(hello), segment_.file()));
+        created_(CreatedSegment::create().value()),
+        producer_(&created_.segment.shared().to_owner) {
+    EXPECT_TRUE(socket_.send(bytes_of(hello), created_.file.get()));
   }
   /// As much as the owner takes of it, while its user takes a completion at a look.
   template <typename T>
@@ -100,7 +100,7 @@ class Liar {
  private:
   Domain& owner_;
   Socket socket_;
-  Segment segment_;
+  CreatedSegment created_;
   Producer producer_;
 };
 

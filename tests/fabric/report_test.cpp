@@ -46,6 +46,8 @@ TEST(FabricReport, JsonIsOneLineWithEveryNumber) {
   EXPECT_EQ(json["routes"][1]["state"], "down");
   EXPECT_EQ(json["routes"][1]["failures"], 7);
   EXPECT_EQ(json["peers"][0]["quarantined_bytes"], 4096);
+  EXPECT_EQ(json["unshared_allocations"], 0);
+  EXPECT_EQ(json["unshared_why"], nullptr);
 }
 
 TEST(FabricReport, TextHasARowForEachRailAndRoute) {

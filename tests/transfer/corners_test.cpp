@@ -251,5 +251,37 @@ TEST_F(TransferCorners, AListThatIsNullAndNotEmptyIsRefused) {
   EXPECT_EQ(other, nullptr);
 }
 
+/// Of a program that was built with an older header, and with a newer one.
+TEST(TransferOptions, AShorterStructIsTakenAndALongerOneUnlessItAsksForWhatIsNotKnown) {
+  struct {
+    braid_transfer_options known{};
+    uint64_t later_field = 0;
+  } options;
+  const char* const address = "127.0.0.1";
+  options.known.addresses = &address;
+  options.known.address_count = 1;
+  const auto open = [&](size_t struct_bytes) {
+    options.known.struct_bytes = struct_bytes;
+    braid_transfer* opened = nullptr;
+    const braid_status status = braid_transfer_open(&options.known, &opened);
+    EXPECT_EQ(opened != nullptr, status == BRAID_OK) << braid_transfer_last_error();
+    braid_transfer_close(opened);
+    return status;
+  };
+  const std::string name = "shorter-" + std::to_string(getpid());
+  options.known.name = name.c_str();
+  options.known.store = "nowhere://";
+  EXPECT_NE(open(sizeof options.known), BRAID_OK);
+  EXPECT_EQ(open(offsetof(braid_transfer_options, store)), BRAID_OK) << "it has no store";
+  options.known.store = nullptr;
+  EXPECT_EQ(open(sizeof options), BRAID_OK);
+  options.later_field = 1;
+  EXPECT_EQ(open(sizeof options), BRAID_ERROR_ARGUMENT);
+  EXPECT_NE(std::strstr(braid_transfer_last_error(), "does not know"), nullptr);
+  EXPECT_EQ(open(0), BRAID_ERROR_ARGUMENT);
+  EXPECT_NE(std::strstr(braid_transfer_last_error(), "sizeof(braid_transfer_options)"), nullptr);
+  EXPECT_EQ(open(~size_t{0}), BRAID_ERROR_ARGUMENT) << "nobody has set it";
+}
+
 }  // namespace
 }  // namespace braid::transfer::test

@@ -50,6 +50,7 @@ class RailNet {
     int host = 0;
     bool is_paused = false;
     Owned owned;
+    const fabric::Domain* domain = nullptr;  ///< of the rail
     std::unique_ptr<Rail> rail;
     std::vector<LinkUp> up;
     std::vector<LinkLost> lost;
@@ -70,7 +71,9 @@ class RailNet {
     side.who = whose != nullptr ? whose->who : Incarnation{1, sides_.size()};
     side.host = add_host();
     side.owned.jobs = std::make_unique<JobsAtOnce>();
-    side.rail = Rail::open(open_domain(side.host), side.who, {}, nullptr, side.owned).value();
+    auto domain = open_domain(side.host);
+    side.domain = domain.get();
+    side.rail = Rail::open(std::move(domain), side.who, {}, nullptr, side.owned).value();
     return side;
   }
   std::unique_ptr<fabric::Domain> open_domain(int host) {
@@ -99,6 +102,7 @@ class RailNet {
     steps_.clear();
     network_.end();
   }
+  fabric::sim::Network& network() { return network_; }
   uint64_t now_ns() const { return simulation::to_ns(simulation_.now()); }
 
   /// Its link, once both have one.

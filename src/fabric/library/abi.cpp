@@ -18,14 +18,12 @@ static_assert(BRAID_FABRIC_FENCED == static_cast<int>(Fence::kFenced));
 static_assert(BRAID_FABRIC_MEMORY_QUARANTINED == static_cast<int>(Fence::kQuarantined));
 
 braid_status braid_fabric_open(const braid_fabric_options* options, braid_fabric** fabric) try {
-  constexpr size_t kFirstBytes = offsetof(braid_fabric_options, nics);
-  if (fabric == nullptr || (options != nullptr && options->struct_bytes < kFirstBytes))
-    return report(BRAID_ERROR_ARGUMENT,
-                  "there is no place for the engine, or struct_bytes is not set");
+  if (fabric == nullptr) return report(BRAID_ERROR_ARGUMENT, "there is no place for the engine");
   *fabric = nullptr;
-  braid_fabric_options given{};  // fields that an older program does not know are zero
-  if (options != nullptr)
-    std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+  braid_fabric_options given{};
+  if (const braid_status wrong = read_struct(options, "braid_fabric_options", given);
+      wrong != BRAID_OK)
+    return wrong;
   for (size_t i = 0; i < given.address_count; ++i)
     if (given.addresses == nullptr || given.addresses[i] == nullptr)
       return report(BRAID_ERROR_ARGUMENT, "an address is null, and address_count counts it");

@@ -35,7 +35,7 @@ braid_status braid_fabric_get_statistics(braid_fabric* fabric,
   const auto get = [&](Service& service) {
     if (statistics->struct_bytes < sizeof statistics->struct_bytes)
       return report(BRAID_ERROR_ARGUMENT, "struct_bytes is not set");
-    const EngineReport all = service.with([](Engine& engine) { return report_of(engine); });
+    const EngineReport all = service.report();
     braid_fabric_statistics counted{};
     counted.struct_bytes = std::min(statistics->struct_bytes, sizeof counted);
     counted.malformed = all.counts.malformed;
@@ -75,10 +75,7 @@ braid_status braid_fabric_report(braid_fabric* fabric, int form, char* buffer, s
   return guarded(fabric, [&](Service& service) {
     if (form < BRAID_FABRIC_TEXT || form > BRAID_FABRIC_PROMETHEUS)
       return report(BRAID_ERROR_ARGUMENT, "there is no such form of a report");
-    EngineReport all = service.with([](Engine& engine) { return report_of(engine); });
-    all.addresses = service.rails().addresses;
-    all.nics = service.rails().nics;
-    const std::string text = write_report(static_cast<StatsFormat>(form), all);
+    const std::string text = write_report(static_cast<StatsFormat>(form), service.report());
     const Bytes bytes = bytes_of(text.c_str(), text.size() + 1);
     return hand_out(bytes.data(), bytes.size(), buffer, buffer_bytes, needed_bytes);
   });

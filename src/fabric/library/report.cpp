@@ -48,6 +48,9 @@ const std::vector<Count>& counts() {
       {"quarantined_bytes", "braid_fabric_quarantined_bytes", "gauge",
        "Memory that was granted to peers that do not answer.",
        [](const EngineReport& r) { return r.quarantined_bytes; }},
+      {"unshared_allocations", "braid_fabric_unshared_allocations_total", "counter",
+       "Allocations that peers cannot map.",
+       [](const EngineReport& r) { return r.unshared.allocations; }},
   };
   return table;
 }
@@ -105,6 +108,8 @@ Json route_json(const RouteStatistics& route) {
 std::string write_json(const EngineReport& report) {
   Json json{{"engine", hex(report.engine)}};
   for (const Count& count : counts()) json[count.key] = count.value(report);
+  json["unshared_why"] =
+      report.unshared.allocations == 0 ? Json(nullptr) : Json(report.unshared.why);
   json["rails"] = Json::array();
   for (size_t rail = 0; rail < report.rails.size(); ++rail)
     json["rails"].push_back(rail_json(report, rail));
@@ -145,6 +150,8 @@ void write_text(const EngineReport& report, TextWriter& out) {
     out.tab(kFourth) << at.provider;
     out.tab(kFourth + 14).right(at.immediates, 12) << (at.is_retired ? "  retired" : "") << "\n";
   }
+  if (report.unshared.allocations > 0)
+    out << "  peers cannot map what was allocated last: " << report.unshared.why << "\n";
   if (report.routes.empty()) return;
   (out << "  to peer").tab(kSecond) << "over";
   out.tab(kThird) << "state";

@@ -11,6 +11,13 @@
 
 namespace braid::fabric {
 
+/// Memory that an engine of "local" has allocated, and could not share: peers write it through a
+/// queue instead of mapping it.
+struct Unshared {
+  uint64_t allocations = 0;
+  std::string why;  ///< of the latest
+};
+
 struct EngineReport {
   uint64_t engine = 0;
   EngineStatistics counts;
@@ -21,6 +28,7 @@ struct EngineReport {
   std::vector<std::string> nics;       ///< by rail; empty: unknown
   std::vector<RouteStatistics> routes;
   std::vector<PeerStatistics> peers;
+  Unshared unshared;
 };
 
 EngineReport report_of(const Engine& engine);

@@ -101,14 +101,20 @@ Result<uint64_t> Service::add_region(MutableBytes memory) {
   });
 }
 
-Result<Service::Allocation> Service::allocate(size_t size_bytes) const {
+/// Private memory where there is none to share: peers write it through a queue.
+Result<Service::Allocation> Service::allocate(size_t size_bytes) {
   Allocation made;
-  if (is_local_)
-    if (auto shared = local::SharedMemory::allocate(size_bytes, numa_node_); shared.ok())
-      made.shared = std::move(shared).value();
+  Status unshared;
+  if (is_local_) {
+    auto shared = local::SharedMemory::allocate(size_bytes, numa_node_);
+    unshared = shared.status();
+    if (shared.ok()) made.shared = std::move(shared).value();
+  }
   if (made.shared != nullptr) return made;
   BRAID_LET(own, allocate_privately(size_bytes, numa_node_));
   made.own = std::move(own.pages);
+  if (is_local_)
+    with([&](Engine&) { unshared_ = {unshared_.allocations + 1, unshared.message()}; });
   return made;
 }
 
@@ -124,6 +130,16 @@ Result<Service::Allocated> Service::allocate_memory(size_t size_bytes) {
     node.key() = region;
     allocations_.insert(std::move(node));
     return Allocated{memory.data(), region};
+  });
+}
+
+EngineReport Service::report() {
+  return with([&](Engine& engine) {
+    EngineReport report = report_of(engine);
+    report.addresses = rails_.addresses;
+    report.nics = rails_.nics;
+    report.unshared = unshared_;
+    return report;
   });
 }
 

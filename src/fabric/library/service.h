@@ -23,6 +23,7 @@
 #include "fabric/library/looks.h"
 #include "fabric/library/options.h"
 #include "fabric/library/rail_choice.h"
+#include "fabric/library/report.h"
 #include "fabric/library/sleep.h"
 #include "fabric/library/watchers.h"
 #include "fabric/local/shared_memory.h"
@@ -74,6 +75,7 @@ class Service {
   Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
   Events& events() { return *events_; }
   const RailChoice& rails() const { return rails_; }
+  EngineReport report();
 
   Watchers::Added watch(std::unique_ptr<Word> word, const Sink& sink);
   /// Afterwards its callback is called no more, and has returned, unless this is called within it.
@@ -88,7 +90,7 @@ class Service {
     std::unique_ptr<local::SharedMemory> shared;  // null: peers cannot map it
     MutableBytes bytes() const { return shared != nullptr ? shared->bytes() : own.bytes(); }
   };
-  Result<Allocation> allocate(size_t size_bytes) const;
+  Result<Allocation> allocate(size_t size_bytes);
   /// A request for events.
   struct Request {
     Sink sink;
@@ -109,6 +111,7 @@ class Service {
   bool is_local_ = false;
   int numa_node_ = -1;  // of memory that is allocated; -1: any
   std::mutex mutex_;
+  Unshared unshared_;                           // under it
   std::map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
   std::unique_ptr<Engine> engine_;              // under the mutex
   SlotMap<Request> requests_;                   // under the mutex

@@ -17,7 +17,7 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
   const uint64_t said = front_of<uint64_t>(hello.bytes).value_or(0);
   const bool is_known = (said & ~uint64_t{0xff}) == kHello && kVersions.hold(said & 0xff);
   if (!is_known || visitors_.size() >= kVisitorsMax) return;
-  Result<Segment> segment = Segment::open(std::move(hello.file));
+  Result<Segment> segment = Segment::open(hello.file);
   if (!segment.ok()) return;
   Visitor visitor;
   visitor.process = process_file(socket.process());

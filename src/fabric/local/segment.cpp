@@ -82,16 +82,17 @@ void Consumer::read(uint64_t at, MutableBytes bytes) const {
   std::memcpy(bytes.data() + until_end, queue_->bytes, bytes.size() - until_end);
 }
 
-Result<Segment> Segment::create() {
+Result<CreatedSegment> CreatedSegment::create() {
   Result<SharedPages> made = make_shared_pages(sizeof(Shared), {"braid-local", true, false});
   if (!made.ok()) return Status::error("local: no memory to share with a peer");
-  return Segment(std::move(made).value());
+  SharedPages& pages = made.value();
+  return CreatedSegment{Segment(std::move(pages.pages)), std::move(pages.file)};
 }
 
-Result<Segment> Segment::open(File file) {
+Result<Segment> Segment::open(const File& file) {
   Result<MappedPages> pages = map_shared_pages(file, 0, sizeof(Shared), true);
   if (!pages.ok()) return Status::error("local: a peer has sent no memory to share");
-  return Segment(SharedPages{std::move(pages).value(), std::move(file)});
+  return Segment(std::move(pages).value());
 }
 
 }  // namespace braid::fabric::local

@@ -68,19 +68,26 @@ class Consumer {
   bool is_broken_ = false;
 };
 
-/// One process's mapping of the shared memory.
+/// One process's mapping of the shared memory. It needs no file, which child processes would keep.
 class Segment {
  public:
-  static Result<Segment> create();
-  static Result<Segment> open(File file);
+  /// `file`: of a segment that another process has created.
+  static Result<Segment> open(const File& file);
 
-  Shared& shared() const { return *static_cast<Shared*>(pages_.pages.memory()); }
-  int file() const { return pages_.file.get(); }
+  Shared& shared() const { return *static_cast<Shared*>(pages_.memory()); }
 
  private:
-  explicit Segment(SharedPages pages) : pages_(std::move(pages)) {}
+  friend struct CreatedSegment;
+  explicit Segment(MappedPages pages) : pages_(std::move(pages)) {}
 
-  SharedPages pages_;
+  MappedPages pages_;
+};
+
+struct CreatedSegment {
+  static Result<CreatedSegment> create();
+
+  Segment segment;
+  File file;  ///< for the other process
 };
 
 }  // namespace braid::fabric::local

@@ -28,8 +28,9 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
   Peer peer;
   Result<Socket> socket = Socket::connect(name);
   if (socket.ok()) {  // otherwise postings fail
-    BRAID_LET(segment, Segment::create());
-    if (socket.value().send(bytes_of(hello_of(*version)), segment.file())) {
+    BRAID_LET(created, CreatedSegment::create());
+    if (socket.value().send(bytes_of(hello_of(*version)), created.file.get())) {
+      Segment& segment = created.segment;
       socket.value().wakes(waker_);
       peer.sayings.emplace(&segment.shared().to_owner);
       peer.consumer.emplace(&segment.shared().to_writer);

@@ -32,6 +32,7 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place,
   nic->traits.postings_max = options_.postings_max;
   nic->traits.segments_max = options_.segments_max;
   nic->place = place;
+  nic->region_bytes_max = options_.region_bytes_max;
   places_[place] = {nic->id, host};
   nics_.push_back(std::move(nic));
   return std::make_unique<SimulatedDomain>(*this, *nics_.back());
@@ -63,8 +64,22 @@ void Network::crash(int host, Break others_see) {
   hosts_[host]->held.clear();
 }
 
+Network::Nic& Network::nic_of(const Domain& domain) {
+  return *find(static_cast<const SimulatedDomain&>(domain).id());
+}
+
+void Network::deny_access(const Domain& domain, Bytes memory) {
+  nic_of(domain).denied.push_back(memory);
+}
+
+void Network::allow_access(const Domain& domain) { nic_of(domain).denied.clear(); }
+
+void Network::limit_regions(const Domain& domain, size_t size_bytes_max) {
+  nic_of(domain).region_bytes_max = size_bytes_max;
+}
+
 void Network::cut(const Domain& domain, Break how) {
-  Nic& broken = *find(static_cast<const SimulatedDomain&>(domain).id());
+  Nic& broken = nic_of(domain);
   broken.cut = how;
   if (how != Break::kFails) return;
   for (const auto& nic : nics_) {
@@ -75,7 +90,7 @@ void Network::cut(const Domain& domain, Break how) {
 }
 
 void Network::mend(const Domain& domain) {
-  Nic& nic = *find(static_cast<const SimulatedDomain&>(domain).id());
+  Nic& nic = nic_of(domain);
   nic.cut.reset();
   run_later(nic.held_until_mended);
 }
@@ -198,6 +213,7 @@ bool Network::find_target(Flight& flight) {
   for (const auto& [index, region] : to->regions) {
     if (region.range.key != flight.target_key || region.access != Access::kRemoteWrite) continue;
     if (region.door != kNoDoor && region.door != flight.door) return false;
+    if (to->denies(region.memory)) return false;
     std::vector<std::byte*> targets;
     for (const Segment& segment : flight.segments) {
       const uint64_t offset = segment.target_address - region.range.base;

@@ -72,6 +72,12 @@ class Network {
   /// Breaks everything to and from this domain, until `mend`.
   void cut(const Domain& domain, Break how);
   void mend(const Domain& domain);
+  /// The domain registers this memory, and writes into it fail all the same: as where an IOMMU or a
+  /// switch stands between NIC and memory.
+  void deny_access(const Domain& domain, Bytes memory);
+  void allow_access(const Domain& domain);  // to all memory
+  /// From now on the domain registers no larger memory.
+  void limit_regions(const Domain& domain, size_t size_bytes_max);
   /// The run is over: nothing lands any more, and memory may be freed before the domains.
   void end() { has_ended_ = true; }
 
@@ -108,6 +114,7 @@ class Network {
   double some_latency_us();
   int class_between(const Nic& from, const Nic& to);
   Nic* find(uint64_t id) { return nics_[id].get(); }
+  Nic& nic_of(const Domain& domain);
   Nic* find_place(uint64_t place);
   bool has_ended_silently(uint64_t place) const;
 

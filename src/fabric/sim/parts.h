@@ -1,6 +1,7 @@
 // The parts of the simulated network: hosts, network interfaces, and postings on their way.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -35,6 +36,13 @@ struct Network::Nic {
     uint64_t context;
   };
 
+  bool denies(Bytes memory) const {
+    return std::any_of(denied.begin(), denied.end(), [&](Bytes each) {
+      return memory.data() < each.data() + each.size() &&
+             each.data() < memory.data() + memory.size();
+    });
+  }
+
   /// The other end: a place, and a door there, or kNoDoor.
   struct Peer {
     uint64_t place;
@@ -59,6 +67,8 @@ struct Network::Nic {
   std::vector<std::function<void()>> held_until_polled;
   std::vector<std::function<void()>> held_until_mended;
   std::optional<Break> cut;
+  std::vector<Bytes> denied;  // memory that it registers and cannot access
+  size_t region_bytes_max = ~size_t{0};
 };
 
 /// A posting on its way.

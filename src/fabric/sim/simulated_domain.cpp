@@ -24,7 +24,7 @@ SimulatedDomain::SimulatedDomain(Network& network, Network::Nic& nic)
 SimulatedDomain::~SimulatedDomain() { network_.close(nic_); }
 
 Result<uint32_t> SimulatedDomain::add_region(MutableBytes memory, Access access) {
-  if (memory.size() > network_.options_.region_bytes_max)
+  if (memory.size() > nic_.region_bytes_max)
     return Status::error("the simulated NIC registers no memory of this size");
   // Some wires name memory by its address, others by the offset in the region.
   const uint64_t base = network_.random_.chance(0.5) ? network_.random_.next() >> 16 : 0;

@@ -131,6 +131,11 @@ bool FabricBackend::is_up(uint32_t way) const {
   return found != ways_.end() && found->second.is_up;
 }
 
+uint64_t FabricBackend::generation(uint32_t way) const {
+  const auto found = ways_.find(way);
+  return found == ways_.end() ? 0 : found->second.generation;
+}
+
 void FabricBackend::post(uint32_t id, const Piece& piece) {
   Way& way = ways_.at(id);
   if (!way.is_up || way.fence != FenceState::kNone)
@@ -166,8 +171,7 @@ void FabricBackend::probe_answered(LinkOfRail link, uint64_t id) {
 void FabricBackend::handle(size_t rail, const RailEvent& event) {
   if (const auto* end = std::get_if<PieceEnd>(&event)) return events_.push_back(*end);
   if (const auto* up = std::get_if<LinkUp>(&event)) return link_up(rail, *up);
-  if (const auto* lost = std::get_if<LinkLost>(&event))
-    return link_lost({rail, lost->link}, lost->why);
+  if (const auto* lost = std::get_if<LinkLost>(&event)) return link_lost({rail, lost->link}, *lost);
   if (const auto* fenced = std::get_if<LinkFenced>(&event))
     return link_fenced({rail, fenced->link});
   if (const auto* answer = std::get_if<LinkAnswers>(&event))
@@ -223,7 +227,7 @@ void FabricBackend::forget_link(LinkOfRail link) {
   end_probes(way);
 }
 
-void FabricBackend::link_lost(LinkOfRail link, fabric::PeerFailure why) {
+void FabricBackend::link_lost(LinkOfRail link, const LinkLost& lost) {
   ++statistics_.links_lost;
   const auto known = who_.find(link);
   const std::optional<Incarnation> who =
@@ -231,8 +235,10 @@ void FabricBackend::link_lost(LinkOfRail link, fabric::PeerFailure why) {
   const auto way = way_of_link_.find(link);
   if (way != way_of_link_.end() && ways_.at(way->second).is_up)
     events_.push_back(WayFailed{way->second});
+  if (way != way_of_link_.end() && lost.is_of_other_version)
+    other_version(way->second, ways_.at(way->second));
   forget_link(link);
-  if (who && why == fabric::PeerFailure::kEnded) lose_peer(*who);
+  if (who && lost.why == fabric::PeerFailure::kEnded) lose_peer(*who);
 }
 
 void FabricBackend::link_fenced(LinkOfRail link) {

@@ -52,7 +52,8 @@ class FabricBackend final : public Backend {
   void retire_buffer(uint64_t buffer);
   bool holds_buffer(uint64_t buffer) const;
 
-  /// `address`: of the peer's rail. It dials.
+  /// `address`: of the peer's rail. It dials. An error: the address cannot be read, as one of
+  /// another version (kOtherVersion).
   Status add_way(uint32_t way, const Incarnation& peer, size_t rail,
                  std::vector<std::byte> address);
   void remove_peer(const Incarnation& peer);
@@ -89,6 +90,8 @@ class FabricBackend final : public Backend {
   bool arm() override;
 
   bool is_up(uint32_t way) const;
+  /// The number of the latest link of the way that was up; 0: none was.
+  uint64_t generation(uint32_t way) const;
   const FabricStatistics& statistics() const { return statistics_; }
 
  private:
@@ -111,9 +114,10 @@ class FabricBackend final : public Backend {
     uint64_t engine = 0;  // fabric's number of the peer's rail
     uint64_t link = 0;  // 0: none; otherwise the link is dialled, up, or closed and not fenced yet
     bool is_up = false;
-    uint64_t generation = 0;     // of the latest link that was up
-    uint64_t dial_ns = 0;        // the way is not dialled before this time
-    uint64_t dial_again_ns = 0;  // and not before this one unless a probe asks for it
+    bool is_of_other_version = false;  // it is dialled no more
+    uint64_t generation = 0;           // of the latest link that was up
+    uint64_t dial_ns = 0;              // the way is not dialled before this time
+    uint64_t dial_again_ns = 0;        // and not before this one unless a probe asks for it
     uint64_t dial_until_ns = std::numeric_limits<uint64_t>::max();  // how long it is wanted
     uint32_t dials = 0;                                             // since it was last up
     std::vector<uint64_t> probes;
@@ -153,9 +157,10 @@ class FabricBackend final : public Backend {
   void dial(uint32_t id, Way& way);
   bool takes_open_link(uint32_t id, Way& way);
   void take_link(uint32_t id, Way& way, uint64_t link);
+  void other_version(uint32_t id, Way& way);
   void handle(size_t rail, const RailEvent& event);
   void link_up(size_t rail, const LinkUp& up);
-  void link_lost(LinkOfRail link, fabric::PeerFailure why);
+  void link_lost(LinkOfRail link, const LinkLost& lost);
   void link_fenced(LinkOfRail link);
   void forget_link(LinkOfRail link);
   void handle_message(LinkOfRail link, const RailMessage& message);

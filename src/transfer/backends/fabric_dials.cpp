@@ -1,8 +1,10 @@
 // FabricBackend: links that are asked for, in the order in which they are due, and of all peers
 // together no more than the limit allows.
 #include <algorithm>
+#include <utility>
 
 #include "transfer/backends/fabric.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
@@ -16,7 +18,9 @@ constexpr uint64_t kDialPauseMaxNs = 1'000'000'000;
 
 /// A way that has a link is dialled once that link has ended.
 void FabricBackend::want_dial(uint32_t id, Way& way, uint64_t when_ns) {
-  if (way.link != 0 || now_ns_ > way.dial_until_ns || peers_.at(way.peer).is_lost) return;
+  if (way.link != 0 || now_ns_ > way.dial_until_ns || way.is_of_other_version ||
+      peers_.at(way.peer).is_lost)
+    return;
   if (takes_open_link(id, way)) return;
   dialling_.set_if_earlier(id, std::max({now_ns_, when_ns, way.dial_ns}));
 }
@@ -46,10 +50,17 @@ void FabricBackend::dial(uint32_t id, Way& way) {
   const Result<uint64_t> link = rails_[way.rail]->dial(way.peer, way.address, now_ns_ + kDialNs);
   if (!link.ok()) {
     end_probes(way);
+    if (cause_of(link.status()) == Cause::kOtherVersion) return other_version(id, way);
     return want_dial(id, way, way.dial_again_ns);
   }
   ++statistics_.dials;
   take_link(id, way, link.value());
+}
+
+/// The process at the other end speaks the same versions for as long as it lives.
+void FabricBackend::other_version(uint32_t id, Way& way) {
+  if (std::exchange(way.is_of_other_version, true)) return;
+  events_.push_back(WayOfOtherVersion{id});
 }
 
 void FabricBackend::take_link(uint32_t id, Way& way, uint64_t link) {

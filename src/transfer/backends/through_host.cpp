@@ -102,7 +102,7 @@ void ThroughHost::advance(uint64_t number) {
   // If bytes may still land, the way has failed, whatever else was wrong: another way will report
   // that again.
   const Cause cause = moving->may_land ? Cause::kPathFailed : moving->cause;
-  ends_.push_back({moving->piece.id, cause, moving->may_land});
+  ends_.push_back({moving->piece.id, cause, moving->may_land, moving->is_unexplained});
   moving_.erase(number);
   begin_waiting();
 }
@@ -146,8 +146,10 @@ bool ThroughHost::take(const PieceEnd& end) {
   if (found == nullptr) return true;
   const Chunk chunk = *found;
   chunks_.erase(end.id & ~kChunk);
-  if (Moving* moving = moving_.find(chunk.moving); moving != nullptr)
+  if (Moving* moving = moving_.find(chunk.moving); moving != nullptr) {
     moving->may_land = moving->may_land || end.may_land;
+    moving->is_unexplained = moving->is_unexplained || end.is_unexplained;
+  }
   step_ended(chunk.moving, chunk.step, end.cause);
   return true;
 }

@@ -68,6 +68,7 @@ class ThroughHost {
     Pipeline pipeline;
     Cause cause = Cause::kNone;
     bool may_land = false;
+    bool is_unexplained = false;  // PieceEnd
     bool is_write() const { return piece.operation == Operation::kWrite; }
   };
   /// One hop of a chunk, on the backend.

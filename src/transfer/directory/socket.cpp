@@ -83,6 +83,21 @@ Result<Descriptor> connect_to(const addrinfo& at, const std::string& what, uint6
   return std::move(socket);
 }
 
+/// `error`: the errno of the call that has failed.
+Result<Descriptor> listen_at(const addrinfo& at, const std::string& what, int& error) {
+  Result<Descriptor> socket = new_socket(at.ai_family);
+  error = errno;
+  if (!socket.ok()) return socket;
+  const int yes = 1, descriptor = socket.value().get();
+  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind(descriptor, at.ai_addr, at.ai_addrlen) == 0 && listen(descriptor, kBacklog) == 0)
+    return socket;
+  error = errno;
+  return system_error(what);
+}
+
+bool is_absent_here(int error) { return error == EAFNOSUPPORT || error == EADDRNOTAVAIL; }
+
 Status send_all(int socket, Bytes bytes, uint64_t end_ns) {
   while (!bytes.empty()) {
     const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -110,21 +125,22 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
 
 }  // namespace
 
+/// A name may have addresses that this host has not: "localhost" has one of IPv6 first.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
   BRAID_LET(addresses, look_up(at, true));
-  const std::string where = at.host + ":" + std::to_string(at.port);
-  BRAID_LET(socket, new_socket(addresses->ai_family));
-  const int yes = 1;
-  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind(socket.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      listen(socket.get(), kBacklog) != 0)
-    return system_error("cannot listen at " + where);
+  const std::string what = "cannot listen at " + at.host + ":" + std::to_string(at.port);
+  const addrinfo* each = addresses.get();
+  int error = 0;
+  Result<Descriptor> listener = listen_at(*each, what, error);
+  while (!listener.ok() && is_absent_here(error) && (each = each->ai_next) != nullptr)
+    listener = listen_at(*each, what, error);
+  if (!listener.ok()) return listener;
   sockaddr_storage taken{};
   socklen_t size_bytes = sizeof taken;
-  getsockname(socket.get(), reinterpret_cast<sockaddr*>(&taken), &size_bytes);
+  getsockname(listener.value().get(), reinterpret_cast<sockaddr*>(&taken), &size_bytes);
   port = ntohs(taken.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(taken).sin6_port
                                            : reinterpret_cast<const sockaddr_in&>(taken).sin_port);
-  return std::move(socket);
+  return listener;
 }
 
 Result<bool> is_listened_at(const std::string& path) {

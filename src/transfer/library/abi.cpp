@@ -43,13 +43,13 @@ std::vector<std::string> list_of(const char* const* texts, size_t count) {
 
 braid_status braid_transfer_open(const braid_transfer_options* options, braid_transfer** transfer) {
   return guarded([&]() -> braid_status {
-    if (transfer == nullptr || (options != nullptr && options->struct_bytes < sizeof(size_t)))
-      return report(BRAID_ERROR_ARGUMENT,
-                    "there is no place for the engine, or struct_bytes is not set");
+    if (transfer == nullptr)
+      return report(BRAID_ERROR_ARGUMENT, "there is no place for the engine");
     *transfer = nullptr;
-    braid_transfer_options given{};  // fields that an older program does not know are zero
-    if (options != nullptr)
-      std::memcpy(&given, options, std::min(options->struct_bytes, sizeof given));
+    braid_transfer_options given{};
+    if (const braid_status wrong = read_struct(options, "braid_transfer_options", given);
+        wrong != BRAID_OK)
+      return wrong;
     if (!is_list(given.addresses, given.address_count) ||
         !is_list(given.providers, given.provider_count))
       return report(BRAID_ERROR_ARGUMENT, "addresses or providers are null, or one of them is");

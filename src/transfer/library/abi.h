@@ -26,6 +26,7 @@ namespace braid::transfer::abi {
 
 using braid::abi::guarded;
 using braid::abi::hand_out;
+using braid::abi::read_struct;
 using braid::abi::report;
 
 /// Whether none of the texts is null.

@@ -160,7 +160,7 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   BRAID_LET(segment,
             with([&](Engine& engine) { return engine.open_segment(owner, std::move(mapped)); }));
   (void)wait(left_us(), [&](Engine& engine) {
-    return engine.ways_up(segment).first > 0 || engine.is_lost(segment);
+    return engine.ways_up(segment).first > 0 || engine.wrong_with(segment) != Cause::kNone;
   });
   (void)wait(std::min(kSettleUs, left_us()), [&](Engine& engine) {
     const auto [up, all] = engine.ways_up(segment);
@@ -172,13 +172,17 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   });
   if (up > 0) return segment;
   const bool has_descriptors = Descriptor(dup(events_.get())).get() >= 0;
-  const bool is_lost = with([&](Engine& engine) { return engine.is_lost(segment); });
+  const Cause wrong = with([&](Engine& engine) { return engine.wrong_with(segment); });
   with([&](Engine& engine) { (void)engine.close_segment(segment); });
   if (!has_descriptors)
     return failure(Cause::kTooMuch,
                    "segment '" + text + "': this process may open no more descriptors",
                    "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
-  if (is_lost)
+  if (wrong == Cause::kOtherVersion)
+    return failure(
+        wrong, "segment '" + text + "': no rail of it speaks a version that the rails here speak",
+        "Upgrade the older side");
+  if (wrong != Cause::kNone)
     return failure(Cause::kPeerLost,
                    "segment '" + text + "': no rail of it has answered, and it was given up",
                    "`braid segments " + text + "` shows its rails");
