@@ -1,0 +1,304 @@
+#include "fabric/progress_thread.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "fabric/sleep.h"
+#include "fabric/thread.h"
+
+namespace braid::fabric {
+namespace {
+
+constexpr size_t kQueuedMax = 1024;       // postings
+constexpr size_t kCompletionsMax = 4096;  // beyond that, the thread waits for the engine
+constexpr size_t kCompletionsAtOnce = 64;
+constexpr uint64_t kBusyNs = 20'000;         // after an event the thread polls for so long
+constexpr uint64_t kLooksAgainNs = 400'000;  // where no descriptor tells of arrivals, or of room
+
+class ThreadedDomain final : public Domain {
+  /// The engine's thread has the wire while it calls.
+  template <typename Call>
+  auto between_looks(const Call& call) const {
+    ++callers_;
+    const std::lock_guard lock(wire_mutex_);
+    --callers_;
+    return call();
+  }
+
+ public:
+  explicit ThreadedDomain(std::unique_ptr<Domain> wire)
+      : wire_(std::move(wire)),
+        has_descriptor_(wire_->wait_descriptor() >= 0),
+        arrivals_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        thread_(start_thread([this] { work(); })) {}
+
+  ~ThreadedDomain() override {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+      sleep_.wake();
+    }
+    thread_.join();
+    wire_.reset();
+    if (arrivals_ >= 0) close(arrivals_);
+  }
+
+  const Traits& traits() const override { return wire_->traits(); }
+  Bytes address() const override { return wire_->address(); }
+
+  Result<uint32_t> add_region(MutableBytes memory, Access access) override {
+    return between_looks([&] { return wire_->add_region(memory, access); });
+  }
+  RemoteRange remote_range(uint32_t region) const override {
+    return between_looks([&] { return wire_->remote_range(region); });
+  }
+  void remove_region(uint32_t region) override {
+    between_looks([&] { wire_->remove_region(region); });
+  }
+  bool removal_fences(uint32_t region) const override {
+    return between_looks([&] { return wire_->removal_fences(region); });
+  }
+  Drain drain(uint32_t region) const override {
+    return between_looks([&] { return wire_->drain(region); });
+  }
+
+  Result<uint32_t> connect(Bytes address) override {
+    return between_looks([&] { return wire_->connect(address); });
+  }
+  void disconnect(uint32_t peer) override;
+  void abandon(uint32_t peer, Absence absence) override {
+    between_looks([&] { wire_->abandon(peer, absence); });
+    wake();
+  }
+
+  Result<uint32_t> open_door() override;
+  Bytes door_address(uint32_t door) const override { return door_addresses_.at(door); }
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override {
+    return between_looks([&] { return wire_->add_door_region(door, memory); });
+  }
+  void close_door(uint32_t door) override {
+    between_looks([&] { wire_->close_door(door); });
+    door_addresses_.erase(door);
+    wake();
+  }
+  Drain drain_door(uint32_t door) const override {
+    return between_looks([&] { return wire_->drain_door(door); });
+  }
+
+  bool post_write(const Write& write) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override {
+    return enqueue({peer, {Event::kPosted, false, 0, 0, context}, [=](Domain& wire) {
+                      return wire.post_send(peer, region, message, context);
+                    }});
+  }
+  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override {
+    return enqueue({kNoPeer, {Event::kReceived, false, 0, 0, context}, [=](Domain& wire) {
+                      return wire.post_receive(region, buffer, context);
+                    }});
+  }
+
+  size_t poll(std::span<Completion> completions) override;
+  int wait_descriptor() const override { return arrivals_; }
+  bool arm() override;
+
+ private:
+  static constexpr uint32_t kNoPeer = ~uint32_t{0};
+  struct Posting {
+    uint32_t peer;
+    Completion failed;  // how it ends if it is never posted
+    std::function<bool(Domain&)> post;
+  };
+
+  bool enqueue(Posting posting);
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    sleep_.wake();
+  }
+  void work();
+  bool look();
+  void take_queued();
+  bool post_queued();
+  void hand_out(std::span<const Completion> completions);
+  void rest();
+
+  mutable std::mutex wire_mutex_;
+  mutable std::atomic<int> callers_ = 0;  // of the engine's thread, waiting for the wire
+  std::unique_ptr<Domain> wire_;          // under wire_mutex_
+  std::vector<Posting> unposted_;         // under wire_mutex_: their peers have had no room
+  const bool has_descriptor_;
+  std::unordered_map<uint32_t, std::vector<std::byte>> door_addresses_;  // of the engine's thread
+
+  std::mutex mutex_;             // held for moments; taken after wire_mutex_
+  std::vector<Posting> queued_;  // under mutex_, like the next four
+  std::deque<Completion> completions_;
+  Sleep sleep_;
+  bool is_armed_ = false;
+  // Their sizes, for looks without the mutex.
+  std::atomic<size_t> queued_count_ = 0;
+  std::atomic<size_t> completion_count_ = 0;
+  std::atomic<bool> is_ending_ = false;
+  const int arrivals_;  // an eventfd; -1: none could be made, and the engine looks now and then
+  std::thread thread_;
+};
+
+// ---- The engine's thread ----
+
+/// The wire never hears of the postings that still wait. They fail.
+void ThreadedDomain::disconnect(uint32_t peer) {
+  between_looks([&] {
+    take_queued();
+    std::vector<Completion> failed;
+    std::erase_if(unposted_, [&](const Posting& posting) {
+      if (posting.peer == peer) failed.push_back(posting.failed);
+      return posting.peer == peer;
+    });
+    hand_out(failed);
+    wire_->disconnect(peer);
+  });
+}
+
+Result<uint32_t> ThreadedDomain::open_door() {
+  return between_looks([&] {
+    Result<uint32_t> door = wire_->open_door();
+    if (door.ok()) {
+      const Bytes address = wire_->door_address(door.value());
+      door_addresses_[door.value()].assign(address.begin(), address.end());
+    }
+    return door;
+  });
+}
+
+bool ThreadedDomain::post_write(const Write& write) {
+  return enqueue(
+      {write.peer,
+       {Event::kPosted, false, 0, 0, write.context},
+       [write, further = std::vector(write.further.begin(), write.further.end())](Domain& wire) {
+         Write copy = write;
+         copy.further = further;
+         return wire.post_write(copy);
+       }});
+}
+
+bool ThreadedDomain::enqueue(Posting posting) {
+  const std::lock_guard lock(mutex_);
+  if (queued_.size() >= kQueuedMax) return false;
+  queued_.push_back(std::move(posting));
+  queued_count_ = queued_.size();
+  sleep_.wake();
+  return true;
+}
+
+size_t ThreadedDomain::poll(std::span<Completion> completions) {
+  if (completion_count_ == 0) return 0;
+  const std::lock_guard lock(mutex_);
+  const size_t count = std::min(completions.size(), completions_.size());
+  const auto end = completions_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::copy(completions_.begin(), end, completions.begin());
+  completions_.erase(completions_.begin(), end);
+  completion_count_ = completions_.size();
+  return count;
+}
+
+bool ThreadedDomain::arm() {
+  const std::lock_guard lock(mutex_);
+  if (arrivals_ < 0 || !completions_.empty()) return false;
+  uint64_t told = 0;
+  (void)!read(arrivals_, &told, sizeof told);
+  is_armed_ = true;
+  return true;
+}
+
+// ---- The domain's thread ----
+
+void ThreadedDomain::work() {
+  uint64_t happened_ns = 0;
+  while (!is_ending_) {
+    const bool is_busy = look();
+    while (callers_ > 0) sched_yield();  // or they would wait long: the mutex is free for moments
+    const uint64_t now_ns = monotonic_ns();
+    if (is_busy) happened_ns = now_ns;
+    if (now_ns - happened_ns > kBusyNs) rest();
+  }
+}
+
+bool ThreadedDomain::look() {
+  std::array<Completion, kCompletionsAtOnce> come;
+  const std::lock_guard lock(wire_mutex_);
+  const bool has_posted = post_queued();
+  if (completion_count_ >= kCompletionsMax) return has_posted;
+  const size_t count = wire_->poll(come);
+  hand_out({come.data(), count});
+  return has_posted || count > 0 || wire_->has_copied();
+}
+
+void ThreadedDomain::take_queued() {
+  const std::lock_guard lock(mutex_);
+  std::move(queued_.begin(), queued_.end(), std::back_inserter(unposted_));
+  queued_.clear();
+  queued_count_ = 0;
+}
+
+/// Nothing is ordered, so a peer without room is passed over until the next look.
+bool ThreadedDomain::post_queued() {
+  if (queued_count_ > 0 && unposted_.size() < kQueuedMax) take_queued();
+  if (unposted_.empty()) return false;
+  std::vector<uint32_t> without_room;
+  const size_t before = unposted_.size();
+  std::erase_if(unposted_, [&](const Posting& posting) {
+    if (std::find(without_room.begin(), without_room.end(), posting.peer) != without_room.end())
+      return false;
+    if (posting.post(*wire_)) return true;
+    without_room.push_back(posting.peer);
+    return false;
+  });
+  return unposted_.size() < before;
+}
+
+void ThreadedDomain::hand_out(std::span<const Completion> completions) {
+  if (completions.empty()) return;
+  const std::lock_guard lock(mutex_);
+  completions_.insert(completions_.end(), completions.begin(), completions.end());
+  completion_count_ = completions_.size();
+  if (!std::exchange(is_armed_, false)) return;
+  const uint64_t one = 1;
+  (void)!write(arrivals_, &one, sizeof one);
+}
+
+void ThreadedDomain::rest() {
+  const uint64_t now_ns = monotonic_ns();
+  bool is_told = false, waits_for_room = false;
+  {
+    const std::lock_guard lock(wire_mutex_);
+    is_told = has_descriptor_ && wire_->arm();
+    waits_for_room = !unposted_.empty();
+  }
+  if (has_descriptor_ && !is_told) return;  // something has come already
+  std::unique_lock lock(mutex_);
+  const bool is_full = completions_.size() >= kCompletionsMax;
+  if (is_ending_ || !queued_.empty()) return;
+  const bool looks_again = !is_told || waits_for_room || is_full;
+  sleep_.until(
+      looks_again ? now_ns + kLooksAgainNs : ~uint64_t{0}, now_ns,
+      is_told && !is_full ? std::vector<int>{wire_->wait_descriptor()} : std::vector<int>{}, lock);
+}
+
+}  // namespace
+
+std::unique_ptr<Domain> with_progress_thread(std::unique_ptr<Domain> wire) {
+  return std::make_unique<ThreadedDomain>(std::move(wire));
+}
+
+}  // namespace braid::fabric
