@@ -1,14 +1,25 @@
 // Engine: what is seen of its memory, links and ways.
+#include <algorithm>
+
 #include "transfer/engine.h"
 
 namespace braid::transfer {
+
+std::string Engine::rail_name(size_t rail) const {
+  const auto is_alike = [&](const RailDescription& other) {
+    return other.provider == rails_[rail].provider &&
+           other.host_address == rails_[rail].host_address;
+  };
+  const auto before = std::count_if(rails_.begin(), rails_.begin() + rail, is_alike);
+  return rails_[rail].provider + " " + rails_[rail].host_address +
+         (before > 0 ? " (" + std::to_string(before + 1) + ")" : "");
+}
 
 std::vector<RefusedMemory> Engine::refused_memory() const {
   std::vector<RefusedMemory> all;
   for (const Buffer& buffer : owned_->buffers.all())
     for (const RailRefusal& refusal : buffer.refusals)
-      all.push_back({rails_[refusal.rail].provider + " " + rails_[refusal.rail].host_address,
-                     buffer.address(), buffer.memory.size(), refusal.why});
+      all.push_back({rail_name(refusal.rail), buffer.address(), buffer.memory.size(), refusal.why});
   return all;
 }
 
@@ -16,7 +27,7 @@ std::vector<LinkUse> Engine::links() const {
   std::vector<LinkUse> all;
   for (size_t rail = 0; rail < fabric_.rail_count(); ++rail)
     for (const LinkStatistics& link : fabric_.rail(rail).statistics())
-      all.push_back({rails_[rail].provider + " " + rails_[rail].host_address, link});
+      all.push_back({rail_name(rail), link});
   return all;
 }
 

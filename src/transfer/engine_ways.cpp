@@ -230,8 +230,7 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   Path added;
   added.backend = &fabric_;
   added.peer = number;
-  added.text =
-      rails_[ours].provider + " " + rails_[ours].host_address + " to " + there.host_address;
+  added.text = rail_name(ours) + " to " + there.host_address;
   added.provider = rails_[ours].provider;
   added.reaches_gpus = reaches_gpus(added.provider);
   added.rail_way = path;

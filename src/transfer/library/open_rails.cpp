@@ -1,12 +1,18 @@
 #include "transfer/library/open_rails.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/try.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 #include "transfer/directory/names.h"
 #include "transfer/providers.h"
@@ -21,12 +27,17 @@ constexpr double kUnknownGbps = 1.25;  // 10 Gbit/s
 constexpr double kLoopbackGbps = 2;
 constexpr double kSharedMemoryGbps = 5;
 
-double nominal_gbps(const std::string& address, const std::vector<topology::Nic>& nics) {
-  if (address.starts_with("127.") || address == "::1") return kLoopbackGbps;
+/// None: no NIC limits it, or the NIC does not say how fast it is.
+std::optional<double> link_gbps(const std::string& address,
+                                const std::vector<topology::Nic>& nics) {
   for (const topology::Nic& nic : nics)
     for (const std::string& each : nic.addresses)
       if (each == address && nic.link_gbps.value > 0) return nic.link_gbps.value;
-  return kUnknownGbps;
+  return std::nullopt;
+}
+
+double assumed_gbps(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" ? kLoopbackGbps : kUnknownGbps;
 }
 
 Place place_of(const std::string& address, const RailHost& host) {
@@ -50,10 +61,31 @@ Status add(Result<std::unique_ptr<fabric::Domain>> domain, RailDescription descr
 /// Opens a rail of libfabric, with staging if asked for: none of libfabric's providers touches GPU
 /// memory.
 Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& quirks,
-                                                  const std::string& address, bool stages) {
+                                                  const std::string& address, bool stages,
+                                                  bool has_thread = false) {
   Result<std::unique_ptr<fabric::Domain>> wire = fabric::ofi::open_domain(quirks, address);
-  if (!wire.ok() || !stages) return wire;
-  return fabric::staged::stage(std::move(wire).value());
+  if (!wire.ok()) return wire;
+  if (has_thread) wire = fabric::with_progress_thread(std::move(wire).value());
+  return stages ? fabric::staged::stage(std::move(wire).value()) : std::move(wire);
+}
+
+Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirks,
+                   const std::string& address, RailHost& host, OpenedRails& rails) {
+  const std::optional<double> gbps = link_gbps(address, host.nics);
+  const size_t count = !quirks.copies_through_sockets ? 1
+                       : rails.sockets > 0            ? rails.sockets
+                                           : rails_at(gbps, std::thread::hardware_concurrency(),
+                                                      rails.choice.addresses.size());
+  rails.has_several_sockets = rails.has_several_sockets || count > 1;
+  for (size_t i = 0; i < count; ++i)
+    BRAID_TRY(add(open_wire(quirks, address, is_staged(provider), i > 0),
+                  {provider,
+                   address,
+                   gbps.value_or(assumed_gbps(address)) / static_cast<double>(count),
+                   place_of(address, host),
+                   {}},
+                  rails));
+  return {};
 }
 
 Status add_provider(const std::string& provider, RailHost& host, OpenedRails& rails) {
@@ -68,9 +100,7 @@ Status add_provider(const std::string& provider, RailHost& host, OpenedRails& ra
     return add(open_wire(*quirks, kThisHost, is_staged(provider)),
                {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   for (const std::string& address : rails.choice.addresses)
-    BRAID_TRY(add(
-        open_wire(*quirks, address, is_staged(provider)),
-        {provider, address, nominal_gbps(address, host.nics), place_of(address, host), {}}, rails));
+    BRAID_TRY(add_address(provider, *quirks, address, host, rails));
   return {};
 }
 
@@ -84,7 +114,31 @@ Status add_default_providers(bool has_gpu_memory, RailHost& host, OpenedRails& r
   return add_provider(std::string(kNetwork) + kStaged, host, rails);
 }
 
+/// 0: by the NIC and the CPUs.
+Result<size_t> sockets_for(const OpenOptions& options) {
+  constexpr size_t kMax = 16;
+  const char* const variable = std::getenv(kSocketsVariable);
+  if (options.sockets > 0 || variable == nullptr || *variable == '\0') return options.sockets;
+  const std::string_view text = variable;
+  size_t count = 0;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), count);
+  if (error != std::errc() || end != text.end() || count < 1 || count > kMax)
+    return Status::error(
+        std::string(kSocketsVariable) + "='" + variable + "': this is no number of connections",
+        "It is a number from 1 to " + std::to_string(kMax));
+  return count;
+}
+
 }  // namespace
+
+size_t rails_at(std::optional<double> gbps, unsigned cpus, size_t addresses) {
+  constexpr double kOneThreadGbps = 3;
+  constexpr size_t kRailsMax = 4, kAllMax = 16;
+  const double wanted = gbps ? std::ceil(*gbps / kOneThreadGbps) : kRailsMax;
+  const size_t room = std::min<size_t>(cpus / 4, kAllMax) / std::max<size_t>(addresses, 1);
+  return static_cast<size_t>(
+      std::clamp<double>(std::min(wanted, static_cast<double>(room)), 1, kRailsMax));
+}
 
 Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   fabric::ServiceOptions wanted;
@@ -96,6 +150,8 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   OpenedRails rails;
   BRAID_LET(choice, fabric::rails_for(wanted, host.nics));
   rails.choice = choice;
+  BRAID_LET(sockets, sockets_for(options));
+  rails.sockets = sockets;
   std::vector<std::string> reachable = choice.addresses;
   if (!options.listen.empty()) {
     BRAID_LET(listen, parse_host_and_port(options.listen));
