@@ -51,9 +51,10 @@ uint64_t Worker::start(Transfer&& transfer) {
 }
 
 void Worker::enqueue(uint64_t id, const Transfer& transfer) {
-  const auto [queue, is_new] = queues_.try_emplace(transfer.target->routes);
-  queue->second.transfers.push_back(id);
-  if (is_new) turns_.push_back(queue->first);
+  PeerQueue& queue = queues_[transfer.target->routes];
+  queue.routes = transfer.target->routes;
+  queue.transfers.push_back(id);
+  if (!std::exchange(queue.has_turn, true)) turns_.push_back(&queue);
 }
 
 void Worker::stop(uint64_t id, Failure why) {
@@ -101,7 +102,10 @@ void Worker::forget(uint64_t id) {
 
 /// A transfer that was stopped before it was posted completely may still be in the queue.
 void Worker::forget_routes(const std::vector<Route>& routes) {
-  if (queues_.erase(&routes) > 0) std::erase(turns_, &routes);
+  const auto queue = queues_.find(&routes);
+  if (queue == queues_.end()) return;
+  std::erase(turns_, &queue->second);
+  queues_.erase(queue);
 }
 
 bool Worker::step(uint64_t now_ns) {
@@ -125,16 +129,13 @@ bool Worker::fill(size_t rail) {
   bool posted = false;
   ++fills_;
   for (size_t passed = 0; passed < turns_.size();) {
-    const std::vector<Route>* peer = turns_.front();
-    PeerQueue& queue = queues_.at(peer);
+    PeerQueue& queue = *turns_.front();
     turns_.pop_front();
-    const bool is_posted = rails_[rail].has_room((*peer)[rail]) && post_next(rail, queue);
+    const bool is_posted = rails_[rail].has_room((*queue.routes)[rail]) && post_next(rail, queue);
     posted = posted || is_posted;
-    if (queue.transfers.empty()) {
-      queues_.erase(peer);
-      continue;
-    }
-    turns_.push_back(peer);
+    queue.has_turn = !queue.transfers.empty();
+    if (!queue.has_turn) continue;
+    turns_.push_back(&queue);
     passed = is_posted ? 0 : passed + 1;
   }
   return posted;

@@ -151,9 +151,12 @@ class Worker {
     uint64_t size_bytes = 0;
   };
 
-  /// Transfers to one peer with slices to post.
+  /// Transfers to one peer with slices to post. It stays when it is empty: making one costs more
+  /// than a small write.
   struct PeerQueue {
+    const std::vector<Route>* routes = nullptr;  ///< the peer's
     std::deque<uint64_t> transfers;
+    bool has_turn = false;
     uint64_t full_in_fill = 0;  ///< the last fill that found the wire's queue to the peer full
   };
 
@@ -172,8 +175,8 @@ class Worker {
   Listener& listener_;
   SlotMap<Transfer> transfers_;
   SlotMap<Posting> postings_;
-  std::unordered_map<const std::vector<Route>*, PeerQueue> queues_;  // none is empty
-  std::deque<const std::vector<Route>*> turns_;                      // of the peers with queues
+  std::unordered_map<const std::vector<Route>*, PeerQueue> queues_;
+  std::deque<PeerQueue*> turns_;  // those with transfers
   uint64_t fills_ = 0;
   size_t first_rail_ = 0;
   uint64_t now_ns_ = 0;

@@ -44,6 +44,66 @@ TEST(Doorkeeper, LeavesTheMutexAloneLessOftenIfNobodyComes) {
   EXPECT_TRUE(keeper.lets_in(1, 1, 1'000'001 * kKept));
 }
 
+TEST(Patience, GrowsWhileDriversSleepShortlyBeforeEvents) {
+  constexpr uint64_t kMin = Patience::kMinNs, kMax = Patience::kMaxNs;
+  Patience patience;
+  EXPECT_EQ(patience.ns(), kMin);
+  patience.happened(1 * kUs);
+  EXPECT_EQ(patience.ns(), kMin) << "nobody has slept";
+  patience.gave_up(10 * kUs);
+  patience.happened(60 * kUs);
+  EXPECT_EQ(patience.ns(), 2 * kMin);
+  patience.happened(70 * kUs);
+  EXPECT_EQ(patience.ns(), 2 * kMin) << "the sleep was counted already";
+  for (uint64_t event_ns = 100 * kUs; patience.ns() < kMax - kUs; event_ns += kMax - kUs) {
+    const uint64_t before_ns = patience.ns();
+    patience.gave_up(event_ns + before_ns);
+    patience.happened(event_ns + kMax - kUs);
+    ASSERT_GT(patience.ns(), before_ns) << "events come every " << kMax - kUs << " ns";
+  }
+  EXPECT_EQ(patience.ns(), kMax);
+}
+
+TEST(Patience, EndsWithASilence) {
+  Patience patience;
+  patience.gave_up(10 * kUs);
+  patience.happened(20 * kUs);
+  ASSERT_GT(patience.ns(), Patience::kMinNs);
+  patience.gave_up(30 * kUs);
+  patience.happened(30 * kUs + Patience::kMaxNs);
+  EXPECT_EQ(patience.ns(), Patience::kMinNs) << "more patience would not have helped";
+}
+
+/// Programs that only look, with a limit of no time, must not wake the thread at each look.
+TEST(Drivers, AWaitWithoutTimeLooksOnceAndLeavesTheThreadAsleep) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  Drivers drivers;
+  int looks = 0;
+  const auto step = [&](uint64_t) { return ++looks == 1; };
+  const auto wait = [&](int wanted) {
+    return wait_until(
+        lock, drivers, 0, [&] { return looks >= wanted; }, step, [] {});
+  };
+  EXPECT_FALSE(wait(2));
+  EXPECT_EQ(looks, 1);
+  EXPECT_GT(drivers.left_ns, 0U) << "the thread takes over at once";
+  EXPECT_TRUE(wait(2)) << "its one look has met it";
+  EXPECT_EQ(looks, 2);
+}
+
+/// A caller that waits in vain lets the thread drive.
+TEST(Drivers, ADriverThatRunsOutOfPatienceLeavesTheEngineToTheThread) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  Drivers drivers;
+  const uint64_t end_ns = monotonic_ns() + 50'000 * kUs;
+  EXPECT_FALSE(wait_until(
+      lock, drivers, end_ns, [] { return false; }, [](uint64_t) { return false; }, [] {}));
+  EXPECT_EQ(drivers.left_ns, 0U) << "the thread waits for it to come back";
+  EXPECT_GE(monotonic_ns(), end_ns);
+}
+
 /// A caller that the system does not run must not slow down each look.
 TEST(Drivers, ACallerThatDoesNotComeIsWaitedForOnce) {
   std::mutex mutex;
@@ -78,7 +138,7 @@ TEST(Drivers, CallersGetInAndNoneIsCountedTwice) {
       std::unique_lock lock = drivers.enter(mutex);
       EXPECT_TRUE(wait_until(
           lock, drivers, monotonic_ns() + 60'000'000'000, [&] { return done == kCallers * kTurns; },
-          [] { return true; }, [] {}));
+          [](uint64_t) { return true; }, [] {}));
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(drivers.entering, 0);
@@ -90,7 +150,7 @@ TEST(Drivers, CallersGetInWhileTheThreadMayNotSleep) {
   Drivers drivers;
   std::thread thread([&] {
     look_until_end(
-        mutex, drivers, [] { return false; }, [](std::unique_lock<std::mutex>&) {});
+        mutex, drivers, [](uint64_t) { return false; }, [](std::unique_lock<std::mutex>&) {});
   });
   std::atomic<bool> is_in = false;
   std::thread caller([&] {

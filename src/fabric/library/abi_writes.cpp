@@ -66,7 +66,7 @@ braid_status braid_fabric_wait_ticket(braid_fabric* fabric, uint64_t ticket, uin
                                       int* state) {
   const auto wait = [&](Service& service) {
     Result<TicketState> now = TicketState::kPending;
-    service.wait(limit_us, [&](Engine& engine) {
+    service.wait(limit_us, [&](const Engine& engine) {
       now = engine.state(ticket);
       return !now.ok() || now.value() != TicketState::kPending;
     });
@@ -105,7 +105,7 @@ braid_status braid_fabric_wait_count(braid_fabric* fabric, uint32_t immediate, u
   return guarded(fabric, [&](Service& service) {
     uint64_t now = 0;
     bool is_claimed = true;
-    service.wait(limit_us, [&](Engine& engine) {
+    service.wait(limit_us, [&](const Engine& engine) {
       is_claimed = engine.counters().is_claimed(immediate);
       now = engine.counters().count(immediate);
       return !is_claimed || now >= count;

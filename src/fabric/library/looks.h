@@ -21,12 +21,9 @@ inline constexpr uint64_t kBusyNs = 100'000;  ///< after an event the thread pol
 /// The pause between looks when nothing happens, if there is no descriptor to wait for.
 inline constexpr auto kQuiet = std::chrono::microseconds(400);
 
-/// A caller that waits drives the engine itself, and so notices events soonest. If nothing happens
-/// for so long, it sleeps, and the thread drives.
-inline constexpr uint64_t kDriveNs = 200'000;
-/// A caller whose wait was met usually waits again within this time. The thread is not woken for
-/// the time between: waking it would cost both more than the look that the thread makes within
-/// kQuiet anyway.
+/// A caller whose wait was met, or whose limit has passed, usually waits again within this time.
+/// The thread is not woken for the time between: waking it would cost both more than the look that
+/// the thread makes within kQuiet anyway.
 inline constexpr uint64_t kComesBackNs = 100'000;
 
 /// A caller that waits while somebody else drives the engine.
@@ -68,10 +65,33 @@ class Doorkeeper {
   uint64_t patience_ns_ = kKeptOutNs;
 };
 
+/// A caller that waits drives the engine itself, and so notices events soonest. If nothing happens
+/// for so long, it sleeps, and the thread drives. Large writes may end at longer intervals, and
+/// each sleep would delay the next write. So if a driver has gone to sleep shortly before an event,
+/// the next ones have twice the patience. Pure.
+class Patience {
+ public:
+  static constexpr uint64_t kMinNs = 200'000;
+  static constexpr uint64_t kMaxNs = 2'000'000;
+  uint64_t ns() const { return patience_ns_; }
+  /// A driver sleeps.
+  void gave_up(uint64_t now_ns) { gave_up_ns_ = now_ns; }
+  void happened(uint64_t now_ns) {
+    if (gave_up_ns_ == 0) return;
+    const bool was_soon = now_ns - gave_up_ns_ + patience_ns_ < kMaxNs;
+    patience_ns_ = was_soon ? std::min(2 * patience_ns_, kMaxNs) : kMinNs;
+    gave_up_ns_ = 0;
+  }
+
+ private:
+  uint64_t patience_ns_ = kMinNs;
+  uint64_t gave_up_ns_ = 0;  // 0: nobody has, or something has happened since
+};
+
 /// The state that waiting callers and the thread share.
 struct Drivers {
   std::atomic<int> waiting = 0;  ///< 1 while a caller drives the engine
-  uint64_t met_ns = 0;           ///< when the last driver left because its wait was met
+  uint64_t left_ns = 0;          ///< when the last driver left that usually comes back
   /// A driver has left, and `follow_up` has not been called since. What would have woken a sleeping
   /// thread is used up, since the driver has looked itself.
   bool has_driver_left = false;
@@ -81,6 +101,7 @@ struct Drivers {
   std::atomic<int> entering = 0;      ///< callers that want the mutex
   std::atomic<uint64_t> entered = 0;  ///< callers that wanted it and have got it
   Doorkeeper doorkeeper;              ///< under the mutex
+  Patience patience;                  ///< under the mutex
 
   /// Locks the mutex for a caller.
   std::unique_lock<std::mutex> enter(std::mutex& mutex) {
@@ -95,14 +116,15 @@ struct Drivers {
     --entering;
     ++entered;
   }
-  /// Between two looks of a loop.
+  /// Between two looks of a loop, of which the last began at `now_ns`.
   void let_callers_in(std::unique_lock<std::mutex>& lock, uint64_t now_ns, bool yields) {
     constexpr uint64_t kLongestNs = 1'000'000;
     const uint64_t before = entered;
     const bool lets_in = doorkeeper.lets_in(entering, before, now_ns);
     lock.unlock();
     if (yields) sched_yield();
-    while (lets_in && entered == before && monotonic_ns() < now_ns + kLongestNs) sched_yield();
+    const uint64_t end_ns = lets_in ? monotonic_ns() + kLongestNs : 0;
+    while (lets_in && entered == before && monotonic_ns() < end_ns) sched_yield();
     lock.lock();
     if (lets_in && entered == before) doorkeeper.nobody_came(monotonic_ns());
   }
@@ -112,18 +134,18 @@ struct Drivers {
     for (Sleeper* sleeper : sleepers)
       if (!sleeper->is_up && has_news(*sleeper)) wake(*sleeper);
   }
-  /// Called by the caller that drives, under the mutex. If its wait is met, another waiting caller
-  /// drives next; if there is none, the thread first leaves time for this caller to come back. If
-  /// not, the thread drives.
-  void leave(bool is_met) {
+  /// Called by the caller that drives, under the mutex. If it usually comes back, another waiting
+  /// caller drives next; if there is none, the thread first leaves time for this caller to come
+  /// back. If not, the thread drives.
+  void leave(bool comes_back) {
     waiting = 0;
     has_driver_left = true;
-    met_ns = is_met ? monotonic_ns() : 0;
+    left_ns = comes_back ? monotonic_ns() : 0;
     const auto next = std::find_if(sleepers.begin(), sleepers.end(),
                                    [](const Sleeper* sleeper) { return !sleeper->is_up; });
-    if (is_met && next != sleepers.end())
+    if (comes_back && next != sleepers.end())
       wake(**next);
-    else if (!is_met)
+    else if (!comes_back)
       changed.notify_all();
   }
   /// Under the mutex.
@@ -150,27 +172,32 @@ struct Drivers {
   }
 };
 
-/// The thread's loop, until the end: calls `step` while no caller drives, and `rest` when nothing
-/// has happened for a while. Both are called under the mutex, which `rest` gives back if it sleeps.
-/// `step` returns whether there may be more to do at once.
+/// The thread's loop, until the end: calls `step(now_ns)` while no caller drives, and `rest` when
+/// nothing has happened for a while. Both are called under the mutex, which `rest` gives back if it
+/// sleeps. `step` returns whether there may be more to do at once. Its times never go back: each is
+/// read under the mutex.
 template <typename Step, typename Rest>
 void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const Rest& rest) {
   uint64_t happened_ns = 0;
+  bool is_busy = false;
   bool has_rested = false;  // a deadline may have passed without anything to do
   std::unique_lock lock(mutex);
   while (!drivers.is_ending) {
-    const bool is_driven = drivers.waiting > 0 || monotonic_ns() < drivers.met_ns + kComesBackNs;
-    const bool is_busy = !is_driven && step();
-    if (is_busy) happened_ns = monotonic_ns();
+    uint64_t now_ns = monotonic_ns();
+    if (is_busy) drivers.patience.happened(happened_ns = now_ns);
+    const bool is_driven = drivers.waiting > 0 || now_ns < drivers.left_ns + kComesBackNs;
+    is_busy = !is_driven && step(now_ns);
     if (is_busy || has_rested) drivers.tell();
-    has_rested = false;
+    has_rested = !is_driven && !is_busy && now_ns > happened_ns + kBusyNs;
     if (is_driven) {
       drivers.changed.wait_for(lock, kQuiet);
       continue;
     }
-    has_rested = monotonic_ns() - happened_ns > kBusyNs;
-    if (has_rested) rest(lock);
-    drivers.let_callers_in(lock, monotonic_ns(), !has_rested);
+    if (has_rested) {
+      rest(lock);
+      now_ns = monotonic_ns();
+    }
+    drivers.let_callers_in(lock, now_ns, !has_rested);
   }
 }
 
@@ -179,14 +206,15 @@ void look_until_end(std::mutex& mutex, Drivers& drivers, const Step& step, const
 class Driving {
  public:
   explicit Driving(Drivers& drivers) : drivers_(drivers) { drivers_.waiting = 1; }
-  ~Driving() { drivers_.leave(is_met_); }
+  ~Driving() { drivers_.leave(comes_back_); }
   Driving(const Driving&) = delete;
   Driving& operator=(const Driving&) = delete;
-  bool met(bool is_met) { return is_met_ = is_met; }
+  /// This caller usually waits again soon.
+  void will_come_back() { comes_back_ = true; }
 
  private:
   Drivers& drivers_;
-  bool is_met_ = false;
+  bool comes_back_ = false;
 };
 
 /// A caller drives until `is_met`, or `end_ns`, or until nothing has happened for a while.
@@ -195,21 +223,28 @@ bool drive(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns
            const IsMet& is_met, const Step& step) {
   uint64_t now_ns = monotonic_ns(), happened_ns = now_ns;
   Driving driving(drivers);
-  while (!driving.met(is_met())) {
-    const bool is_busy = step();
+  for (bool has_looked = false; !is_met(); has_looked = true) {
+    const bool is_late = has_looked && now_ns >= end_ns;
+    if (is_late) driving.will_come_back();
+    if (is_late || drivers.is_ending) return false;
+    if (now_ns > happened_ns + drivers.patience.ns()) {
+      drivers.patience.gave_up(now_ns);
+      return false;
+    }
+    const bool is_busy = step(now_ns);
     if (is_busy) drivers.tell();
-    now_ns = monotonic_ns();
-    if (is_busy) happened_ns = now_ns;
-    if (drivers.is_ending || now_ns >= end_ns || now_ns - happened_ns > kDriveNs) return false;
     drivers.let_callers_in(lock, now_ns, !is_busy);
+    now_ns = monotonic_ns();
+    if (is_busy) drivers.patience.happened(happened_ns = now_ns);
   }
+  driving.will_come_back();
   return true;
 }
 
 /// A caller, which holds the lock, waits until `is_met`, or `end_ns`, or the end of the service.
 /// One caller drives at a time; the others sleep. False: the wait was not met. The three functions
-/// are called under the mutex; `follow_up` before the caller sleeps, and at the end, also if
-/// another one throws while the caller drives.
+/// are called under the mutex; `step` as look_until_end calls it; `follow_up` before the caller
+/// sleeps, and at the end, also if another one throws while the caller drives.
 template <typename IsMet, typename Step, typename FollowUp>
 bool wait_until(std::unique_lock<std::mutex>& lock, Drivers& drivers, uint64_t end_ns,
                 const IsMet& is_met, const Step& step, const FollowUp& follow_up) {

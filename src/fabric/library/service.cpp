@@ -188,12 +188,11 @@ void Service::take_leave() {
     (void)engine_->step(monotonic_ns());
 }
 
-bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  const uint64_t end_ns = monotonic_after_ns(limit_us);
-  std::unique_lock lock = drivers_.enter(mutex_);
+bool Service::wait_on(std::unique_lock<std::mutex>& lock, uint64_t limit_us,
+                      const std::function<bool(Engine&)>& is_so) {
   return wait_until(
-      lock, drivers_, end_ns, [&] { return is_so(*engine_); }, [this] { return step(); },
-      [this] { follow_up(); });
+      lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
+      [this](uint64_t now_ns) { return step(now_ns); }, [this] { follow_up(); });
 }
 
 Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask) {
@@ -219,7 +218,7 @@ Status Service::release(uint64_t watcher) {
 
 void Service::work() {
   look_until_end(
-      mutex_, drivers_, [this] { return step(); },
+      mutex_, drivers_, [this](uint64_t now_ns) { return step(now_ns); },
       [this](std::unique_lock<std::mutex>& lock) { rest(lock); });
 }
 
@@ -244,8 +243,8 @@ void Service::follow_up() {
     sleep_.rearm([this] { return engine_->arm(); });
 }
 
-bool Service::step() {
-  const bool is_busy = engine_->step(monotonic_ns());
+bool Service::step(uint64_t now_ns) {
+  const bool is_busy = engine_->step(now_ns);
   deliver();
   return watchers_.poll(*events_) || is_busy;
 }

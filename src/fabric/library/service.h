@@ -69,7 +69,14 @@ class Service {
   }
 
   /// Waits until `is_so(engine)`. False: the limit has passed, or the service ends.
-  bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
+  template <typename IsSo>
+  bool wait(uint64_t limit_us, const IsSo& is_so) {
+    std::unique_lock lock = drivers_.enter(mutex_);
+    if (!is_so(*engine_)) return wait_on(lock, limit_us, std::cref(is_so));
+    // A question that changes nothing leaves nothing to do.
+    if constexpr (!std::is_invocable_v<IsSo, const Engine&>) follow_up();
+    return true;
+  }
 
   /// `ask(engine, request)` makes a request of the engine, whose events go to `sink`.
   Status ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask);
@@ -98,10 +105,12 @@ class Service {
   };
 
   Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
+  bool wait_on(std::unique_lock<std::mutex>& lock, uint64_t limit_us,
+               const std::function<bool(Engine&)>& is_so);
   void take_leave();
   void work();
   void rest(std::unique_lock<std::mutex>& lock);
-  bool step();
+  bool step(uint64_t now_ns);
   void follow_up();
   void deliver();
   void deliver(const Happening& happening);

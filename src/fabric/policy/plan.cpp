@@ -29,8 +29,7 @@ Status check(const char* side, const Pages& pages, uint64_t page_bytes, uint64_t
 }
 
 uint64_t page_offset(const Pages& pages, uint64_t page) {
-  return pages.offset_bytes +
-         (pages.indices.empty() ? 0 : pages.indices[page] * pages.stride_bytes);
+  return pages.offset_bytes + pages.indices[page] * pages.stride_bytes;
 }
 
 }  // namespace
@@ -43,8 +42,10 @@ Result<Plan> Plan::single(const Slice& whole, uint64_t source_bytes, uint64_t ta
   if (!fits(whole.target_offset_bytes, whole.size_bytes, target_bytes))
     return Status::error("the target lies outside the " + std::to_string(target_bytes) +
                          " bytes that were granted");
-  return Plan(whole.size_bytes, 1, {{}, 0, whole.source_offset_bytes},
-              {{}, 0, whole.target_offset_bytes}, slicing);
+  Plan plan(whole.size_bytes, 1, slicing);
+  plan.source_offset_bytes_ = whole.source_offset_bytes;
+  plan.target_offset_bytes_ = whole.target_offset_bytes;
+  return plan;
 }
 
 Result<Plan> Plan::paged(uint64_t page_bytes, Pages source, Pages target, uint64_t source_bytes,
@@ -53,8 +54,9 @@ Result<Plan> Plan::paged(uint64_t page_bytes, Pages source, Pages target, uint64
     return Status::error("the lists of pages differ in length");
   if (Status wrong = check("source", source, page_bytes, source_bytes); !wrong.ok()) return wrong;
   if (Status wrong = check("target", target, page_bytes, target_bytes); !wrong.ok()) return wrong;
-  const uint64_t page_count = source.indices.size();
-  return Plan(page_bytes, page_count, std::move(source), std::move(target), slicing);
+  Plan plan(page_bytes, source.indices.size(), slicing);
+  plan.lists_ = std::make_unique<Lists>(Lists{std::move(source), std::move(target), {}});
+  return plan;
 }
 
 Result<Plan> Plan::list(std::vector<Slice> slices, uint64_t source_bytes, uint64_t target_bytes,
@@ -69,27 +71,27 @@ Result<Plan> Plan::list(std::vector<Slice> slices, uint64_t source_bytes, uint64
                            " or " + std::to_string(target_bytes) + " bytes");
   }
   Plan plan;
-  plan.slices_ = std::move(slices);
+  plan.page_count_ = slices.size();
+  plan.slices_per_page_ = 1;
+  plan.lists_ = std::make_unique<Lists>(Lists{{}, {}, std::move(slices)});
   return plan;
 }
 
-Plan::Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
-           const Slicing& slicing)
+Plan::Plan(uint64_t page_bytes, uint64_t page_count, const Slicing& slicing)
     : page_bytes_(page_bytes),
       page_count_(page_count),
       slice_bytes_(fabric::slice_bytes(page_bytes, slicing)),
-      slices_per_page_(immediates_of_write(page_bytes, slicing)),
-      source_(std::move(source)),
-      target_(std::move(target)) {}
+      slices_per_page_(immediates_of_write(page_bytes, slicing)) {}
 
 Slice Plan::slice(uint64_t index) const {
-  if (!slices_.empty()) return slices_[index];
-  if (slices_per_page_ == 1)
-    return {page_offset(source_, index), page_offset(target_, index), page_bytes_};
-  const uint64_t page = index / slices_per_page_;
-  const uint64_t first = index % slices_per_page_ * slice_bytes_;
-  return {page_offset(source_, page) + first, page_offset(target_, page) + first,
-          std::min(slice_bytes_, page_bytes_ - first)};
+  if (lists_ != nullptr && !lists_->slices.empty()) return lists_->slices[index];
+  const uint64_t page = slices_per_page_ == 1 ? index : index / slices_per_page_;
+  const uint64_t first = (index - page * slices_per_page_) * slice_bytes_;
+  const uint64_t size_bytes = std::min(slice_bytes_, page_bytes_ - first);
+  if (lists_ == nullptr)
+    return {source_offset_bytes_ + first, target_offset_bytes_ + first, size_bytes};
+  return {page_offset(lists_->source, page) + first, page_offset(lists_->target, page) + first,
+          size_bytes};
 }
 
 }  // namespace braid::fabric

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/status.h"
@@ -40,24 +41,27 @@ class Plan {
   static Result<Plan> list(std::vector<Slice> slices, uint64_t source_bytes, uint64_t target_bytes,
                            const Slicing& slicing);
 
-  uint64_t slice_count() const {
-    return slices_.empty() ? slices_per_page_ * page_count_ : slices_.size();
-  }
+  uint64_t slice_count() const { return slices_per_page_ * page_count_; }
   /// `index` is below slice_count().
   Slice slice(uint64_t index) const;
 
  private:
-  Plan(uint64_t page_bytes, uint64_t page_count, Pages source, Pages target,
-       const Slicing& slicing);
+  /// What only some plans have. It is kept apart, since a plan moves from hand to hand, and a
+  /// single write needs none of it.
+  struct Lists {
+    Pages source;
+    Pages target;
+    std::vector<Slice> slices;  // Plan::list only: then there are no pages
+  };
+  Plan(uint64_t page_bytes, uint64_t page_count, const Slicing& slicing);
 
   uint64_t page_bytes_ = 0;
   uint64_t page_count_ = 0;
   uint64_t slice_bytes_ = 0;
   uint64_t slices_per_page_ = 0;
-  Pages source_;  // of a single write: without indices, since an allocation is a large part of a
-                  // small one
-  Pages target_;
-  std::vector<Slice> slices_;  // Plan::list only
+  uint64_t source_offset_bytes_ = 0;  // of a single write
+  uint64_t target_offset_bytes_ = 0;
+  std::unique_ptr<const Lists> lists_;  // null: a single write, which is one page
 };
 
 }  // namespace braid::fabric

@@ -223,7 +223,7 @@ bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so)
   std::unique_lock lock = drivers_.enter(mutex_);
   return fabric::wait_until(
       lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
-      [this] { return step(); }, [this] { follow_up(); });
+      [this](uint64_t now_ns) { return step(now_ns); }, [this] { follow_up(); });
 }
 
 // ---- Events ----
@@ -268,7 +268,7 @@ std::optional<Notified> Service::next_notification(uint64_t limit_us) {
 
 void Service::work() {
   fabric::look_until_end(
-      mutex_, drivers_, [this] { return step(); },
+      mutex_, drivers_, [this](uint64_t now_ns) { return step(now_ns); },
       [this](std::unique_lock<std::mutex>& lock) { rest(lock); });
 }
 
@@ -306,8 +306,7 @@ bool Service::look_for_questions(uint64_t now_ns) {
   return (sharing_ != nullptr && sharing_->step(now_ns)) || is_asked;
 }
 
-bool Service::step() {
-  const uint64_t now_ns = monotonic_ns();
+bool Service::step(uint64_t now_ns) {
   const bool is_asked = look_for_questions(now_ns);
   const bool is_busy = engine_->step(now_ns);
   deliver();

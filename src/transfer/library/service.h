@@ -90,7 +90,7 @@ class Service {
   void rest(std::unique_lock<std::mutex>& lock);
   uint64_t next_question_ns() const;
   bool look_for_questions(uint64_t now_ns);
-  bool step();
+  bool step(uint64_t now_ns);
   void follow_up();
   void deliver();
   void signal();
