@@ -136,12 +136,13 @@ TEST_F(LifecycleTest, OnlyRelaysThatCopiesWantAreOpened) {
 }
 
 TEST_F(LifecycleTest, ClosingGivesBackEveryByteOfDeviceMemory) {
+  use_gpu(0);
+  const CUstream stream = new_stream();  // it takes memory, and stays until the test has ended
   const auto open_copy_and_close = [&] {
     use_gpu(0);
     auto engine = open_engine();
     HostBuffer host(driver(), kSize);
     DeviceBuffer device(driver(), kSize);
-    const CUstream stream = new_stream();
     ASSERT_EQ(engine->submit({Direction::kHostToDevice, host.data(), device.at(), kSize, stream}),
               Verdict::kAccelerated);
     synchronize(stream);
