@@ -142,10 +142,11 @@ class ThreadedDomain final : public Domain {
   std::unordered_map<uint32_t, std::vector<std::byte>> door_addresses_;  // of the engine's thread
 
   std::mutex mutex_;             // held for moments; taken after wire_mutex_
-  std::vector<Posting> queued_;  // under mutex_, like the next four
+  std::vector<Posting> queued_;  // under mutex_, like the next five
   std::deque<Completion> completions_;
   Sleep sleep_;
-  bool is_armed_ = false;
+  bool is_armed_ = false;  // the next completions are to be told
+  bool is_told_ = false;   // the eventfd is readable
   // Their sizes, for looks without the mutex.
   std::atomic<size_t> queued_count_ = 0;
   std::atomic<size_t> completion_count_ = 0;
@@ -215,8 +216,8 @@ size_t ThreadedDomain::poll(std::span<Completion> completions) {
 bool ThreadedDomain::arm() {
   const std::lock_guard lock(mutex_);
   if (arrivals_ < 0 || !completions_.empty()) return false;
-  uint64_t told = 0;
-  (void)!read(arrivals_, &told, sizeof told);
+  uint64_t count = 0;
+  if (std::exchange(is_told_, false)) (void)!read(arrivals_, &count, sizeof count);
   is_armed_ = true;
   return true;
 }
@@ -273,6 +274,7 @@ void ThreadedDomain::hand_out(std::span<const Completion> completions) {
   completions_.insert(completions_.end(), completions.begin(), completions.end());
   completion_count_ = completions_.size();
   if (!std::exchange(is_armed_, false)) return;
+  is_told_ = true;
   const uint64_t one = 1;
   (void)!write(arrivals_, &one, sizeof one);
 }

@@ -5,12 +5,18 @@
 
 namespace braid::transfer {
 
+/// How many rails before it have the same provider and address.
+size_t Engine::rails_alike_before(size_t rail) const {
+  return static_cast<size_t>(std::count_if(rails_.begin(),
+                                           rails_.begin() + static_cast<std::ptrdiff_t>(rail),
+                                           [&](const RailDescription& other) {
+                                             return other.provider == rails_[rail].provider &&
+                                                    other.host_address == rails_[rail].host_address;
+                                           }));
+}
+
 std::string Engine::rail_name(size_t rail) const {
-  const auto is_alike = [&](const RailDescription& other) {
-    return other.provider == rails_[rail].provider &&
-           other.host_address == rails_[rail].host_address;
-  };
-  const auto before = std::count_if(rails_.begin(), rails_.begin() + rail, is_alike);
+  const size_t before = rails_alike_before(rail);
   return rails_[rail].provider + " " + rails_[rail].host_address +
          (before > 0 ? " (" + std::to_string(before + 1) + ")" : "");
 }
