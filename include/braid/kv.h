@@ -304,7 +304,7 @@ class Rotation {
 /// One rank of a group whose Rotation is in another process.
 ///
 ///   auto applied = worker.apply(commands);      // came with the step
-///   if (!applied.ok()) return complain(...);    // do not launch it
+///   if (!applied.ok()) return send(worker.report().value());  // do not launch it
 ///   launch_model(stream);
 ///   worker.end_step();
 ///   send(worker.report().value());              // with the step's outputs

@@ -31,7 +31,7 @@ struct Commands {
   uint32_t rank = 0;
   GroupShape shape{};
   uint64_t number = 0;
-  uint64_t report_seen = 0;  ///< the latest report that the leader has
+  uint64_t report_seen = 0;  ///< the latest report that the leader's caller has polled
   Mark step = 0;             ///< the step that the rank launches next; 0: none
   std::vector<CopyBatch> batches{};
   Marks compute_after{};  ///< the compute stream comes behind these, once the batches are enqueued
@@ -45,7 +45,7 @@ struct RankReport {
   uint64_t number = 0;
   uint64_t commands_done = 0;  ///< the latest
   Marks passed{};
-  std::vector<FailedBatch> failed{};  ///< until the leader has seen a report that names them
+  std::vector<FailedBatch> failed{};  ///< until a report that names them was polled
   std::string broken{};               ///< why the rank carries out nothing any more; empty: it does
   int32_t cuda_result = 0;            ///< of `broken`
   Carried carried{};

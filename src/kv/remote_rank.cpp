@@ -31,13 +31,15 @@ Status RemoteRank::record_step(Mark step) {
   return {};
 }
 
+// A failed batch is named again until a report of it was polled: another report may come first.
 std::span<const std::byte> RemoteRank::take_commands(Mark step) {
   next_.step = step > sent_step_ ? step : 0;
   if (next_.step == 0 && next_.batches.empty() && next_.compute_after == Marks{}) return {};
-  ++next_.number;
-  next_.report_seen = report_.number;
+  next_.number = taken_ + 1;
+  next_.report_seen = polled_;
   bytes_ = encode(next_);
   sent_.push_back({next_.number, clock_.now_ns()});
+  taken_ = next_.number;
   if (next_.step != 0) sent_step_ = next_.step;
   next_.batches.clear();
   next_.compute_after = {};
@@ -53,7 +55,7 @@ Status RemoteRank::give_report(std::span<const std::byte> bytes) {
                              std::to_string(options_.rank) + "'s",
                          "Give each rank the reports of its own worker");
   if (report.group == 0) return {};  // it has had no commands yet
-  if (report.group != options_.group || report.commands_done > next_.number)
+  if (report.group != options_.group || report.commands_done > taken_)
     return Status::error(
         "a report of rank " + std::to_string(report.rank) + " that belongs to another group",
         "Open a worker anew for each leader, and drop what is left of earlier "
@@ -65,6 +67,7 @@ Status RemoteRank::give_report(std::span<const std::byte> bytes) {
 }
 
 Status RemoteRank::poll(Progress& progress) {
+  polled_ = report_.number;
   progress.passed = report_.passed;
   progress.failed = report_.failed;
   if (!report_.broken.empty())

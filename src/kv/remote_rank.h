@@ -66,11 +66,13 @@ class RemoteRank final : public Rank {
   const Options options_;
   Clock& clock_;
   Commands next_;
+  uint64_t taken_ = 0;  // the number of the latest commands
   Mark sent_step_ = 0;  // the latest step whose commands were taken
   Mark ended_step_ = 0;
   std::vector<std::byte> bytes_;
   std::deque<Sent> sent_;  // no report speaks of them yet
   RankReport report_;      // the latest
+  uint64_t polled_ = 0;    // the latest report that `poll` has told
 };
 
 }  // namespace braid::kv

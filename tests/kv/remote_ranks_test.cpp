@@ -280,6 +280,23 @@ TEST_F(RemoteRanksTest, AFailureIsToldUntilTheLeaderKnows) {
   EXPECT_EQ(rotation().poll().failed, std::vector{id});
 }
 
+// Two reports come before the leader polls, and commands between them.
+TEST_F(RemoteRanksTest, AFailureIsToldThoughAnotherReportCameBeforeThePoll) {
+  open({.ranks = 0, .remote_ranks = 1});
+  const BlockId id = host_only_block(1);
+  remote_faults_[0] = {.every = 1};
+  EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
+  EXPECT_TRUE(carry_out(0, {take_commands(0), {}}).ok());
+  EXPECT_TRUE(give_report(0).ok());
+  rotation().begin_step();
+  EXPECT_TRUE(carry_out(0, {take_commands(0), {}}).ok());
+  EXPECT_TRUE(rotation().end_step().ok());
+  EXPECT_TRUE(give_report(0).ok());
+  EXPECT_EQ(rotation().poll().failed, std::vector{id});
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  expect_on_host(id, 1);
+}
+
 TEST_F(RemoteRanksTest, ARankThatCannotOrderItsStepEndsTheGroup) {
   open({.slots = {1, 8}, .ranks = 1, .remote_ranks = 2, .verifies = false});
   const BlockId id = host_only_block(1);
