@@ -28,6 +28,12 @@ constexpr size_t kCompletionsAtOnce = 64;
 constexpr uint64_t kBusyNs = 20'000;         // after an event the thread polls for so long
 constexpr uint64_t kLooksAgainNs = 400'000;  // where no descriptor tells of arrivals, or of room
 
+size_t messages_in(std::span<const Completion> completions) {
+  return static_cast<size_t>(
+      std::count_if(completions.begin(), completions.end(),
+                    [](const Completion& each) { return each.event == Event::kReceived; }));
+}
+
 class ThreadedDomain final : public Domain {
   /// The engine's thread has the wire while it calls.
   template <typename Call>
@@ -80,7 +86,10 @@ class ThreadedDomain final : public Domain {
   }
   void disconnect(uint32_t peer) override;
   void abandon(uint32_t peer, Absence absence) override {
-    between_looks([&] { wire_->abandon(peer, absence); });
+    between_looks([&] {
+      fail_unposted(peer);
+      wire_->abandon(peer, absence);
+    });
     wake();
   }
 
@@ -105,6 +114,7 @@ class ThreadedDomain final : public Domain {
                     }});
   }
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override {
+    if (unreturned_count_ > 0) --unreturned_count_;
     return enqueue({kNoPeer, {Event::kReceived, false, 0, 0, context}, [=](Domain& wire) {
                       return wire.post_receive(region, buffer, context);
                     }});
@@ -130,7 +140,10 @@ class ThreadedDomain final : public Domain {
   void work();
   bool look();
   void take_queued();
+  void fail_unposted(uint32_t peer);
   bool post_queued();
+  void count_completions();
+  bool leaves_time(uint64_t now_ns) const;
   void hand_out(std::span<const Completion> completions);
   void rest();
 
@@ -138,6 +151,7 @@ class ThreadedDomain final : public Domain {
   mutable std::atomic<int> callers_ = 0;  // of the engine's thread, waiting for the wire
   std::unique_ptr<Domain> wire_;          // under wire_mutex_
   std::vector<Posting> unposted_;         // under wire_mutex_: their peers have had no room
+  uint64_t polled_ns_ = 0;                // under wire_mutex_
   const bool has_descriptor_;
   std::unordered_map<uint32_t, std::vector<std::byte>> door_addresses_;  // of the engine's thread
 
@@ -150,6 +164,8 @@ class ThreadedDomain final : public Domain {
   // Their sizes, for looks without the mutex.
   std::atomic<size_t> queued_count_ = 0;
   std::atomic<size_t> completion_count_ = 0;
+  std::atomic<bool> is_full_ = false;         // the engine must take some first
+  std::atomic<size_t> unreturned_count_ = 0;  // messages whose buffers are not posted again
   std::atomic<bool> is_ending_ = false;
   const int arrivals_;  // an eventfd; -1: none could be made, and the engine looks now and then
   std::thread thread_;
@@ -157,18 +173,23 @@ class ThreadedDomain final : public Domain {
 
 // ---- The engine's thread ----
 
-/// The wire never hears of the postings that still wait. They fail.
 void ThreadedDomain::disconnect(uint32_t peer) {
   between_looks([&] {
-    take_queued();
-    std::vector<Completion> failed;
-    std::erase_if(unposted_, [&](const Posting& posting) {
-      if (posting.peer == peer) failed.push_back(posting.failed);
-      return posting.peer == peer;
-    });
-    hand_out(failed);
+    fail_unposted(peer);
     wire_->disconnect(peer);
   });
+  wake();
+}
+
+/// The wire never hears of the peer's postings that still wait.
+void ThreadedDomain::fail_unposted(uint32_t peer) {
+  take_queued();
+  std::vector<Completion> failed;
+  std::erase_if(unposted_, [&](const Posting& posting) {
+    if (posting.peer == peer) failed.push_back(posting.failed);
+    return posting.peer == peer;
+  });
+  hand_out(failed);
 }
 
 Result<uint32_t> ThreadedDomain::open_door() {
@@ -209,7 +230,9 @@ size_t ThreadedDomain::poll(std::span<Completion> completions) {
   const auto end = completions_.begin() + static_cast<std::ptrdiff_t>(count);
   std::copy(completions_.begin(), end, completions.begin());
   completions_.erase(completions_.begin(), end);
-  completion_count_ = completions_.size();
+  const bool was_full = is_full_;
+  count_completions();
+  if (was_full && !is_full_) sleep_.wake();
   return count;
 }
 
@@ -239,7 +262,9 @@ bool ThreadedDomain::look() {
   std::array<Completion, kCompletionsAtOnce> come;
   const std::lock_guard lock(wire_mutex_);
   const bool has_posted = post_queued();
-  if (completion_count_ >= kCompletionsMax) return has_posted;
+  const uint64_t now_ns = monotonic_ns();
+  if (is_full_ || leaves_time(now_ns)) return has_posted;
+  polled_ns_ = now_ns;
   const size_t count = wire_->poll(come);
   hand_out({come.data(), count});
   return has_posted || count > 0 || wire_->has_copied();
@@ -268,33 +293,44 @@ bool ThreadedDomain::post_queued() {
   return unposted_.size() < before;
 }
 
+void ThreadedDomain::count_completions() {
+  completion_count_ = completions_.size();
+  is_full_ = completions_.size() >= kCompletionsMax;
+}
+
+/// A provider keeps messages for which no buffer is posted, however many come. So the thread leaves
+/// the engine time to post the buffers again.
+bool ThreadedDomain::leaves_time(uint64_t now_ns) const {
+  return unreturned_count_ > 0 && now_ns < polled_ns_ + kLooksAgainNs;
+}
+
 void ThreadedDomain::hand_out(std::span<const Completion> completions) {
   if (completions.empty()) return;
   const std::lock_guard lock(mutex_);
   completions_.insert(completions_.end(), completions.begin(), completions.end());
-  completion_count_ = completions_.size();
+  unreturned_count_ += messages_in(completions);
+  count_completions();
   if (!std::exchange(is_armed_, false)) return;
   is_told_ = true;
   const uint64_t one = 1;
   (void)!write(arrivals_, &one, sizeof one);
 }
 
+/// What the engine's thread asks for after the wire is armed wakes this one, so no lock is free
+/// between arming and sleeping.
 void ThreadedDomain::rest() {
   const uint64_t now_ns = monotonic_ns();
-  bool is_told = false, waits_for_room = false;
-  {
-    const std::lock_guard lock(wire_mutex_);
-    is_told = has_descriptor_ && wire_->arm();
-    waits_for_room = !unposted_.empty();
-  }
+  std::unique_lock wire(wire_mutex_);
+  const bool is_told = has_descriptor_ && wire_->arm();
   if (has_descriptor_ && !is_told) return;  // something has come already
   std::unique_lock lock(mutex_);
-  const bool is_full = completions_.size() >= kCompletionsMax;
+  const bool waits = is_full_ || leaves_time(now_ns);
+  const bool looks_again = !is_told || !unposted_.empty() || waits;
   if (is_ending_ || !queued_.empty()) return;
-  const bool looks_again = !is_told || waits_for_room || is_full;
-  sleep_.until(
-      looks_again ? now_ns + kLooksAgainNs : ~uint64_t{0}, now_ns,
-      is_told && !is_full ? std::vector<int>{wire_->wait_descriptor()} : std::vector<int>{}, lock);
+  wire.unlock();
+  sleep_.until(looks_again ? now_ns + kLooksAgainNs : ~uint64_t{0}, now_ns,
+               is_told && !waits ? std::vector<int>{wire_->wait_descriptor()} : std::vector<int>{},
+               lock);
 }
 
 }  // namespace

@@ -127,12 +127,17 @@ const std::vector<WireKind>& host_wire_kinds() {
       simulated("simulated", {}),
       simulated("simulated_software", software()),
       libfabric("tcp", ofi::tcp_quirks()),
-      with_thread(libfabric("tcp", ofi::tcp_quirks()), ofi::tcp_quirks()),
       libfabric("net", ofi::net_quirks()),
       libfabric("shm", ofi::shm_quirks()),
       libfabric("verbs", ofi::verbs_quirks(), true),
       libfabric("efa", ofi::efa_quirks(), true),
   };
+  return kinds;
+}
+
+const std::vector<WireKind>& threaded_wire_kinds() {
+  static const std::vector<WireKind> kinds = {
+      with_thread(libfabric("tcp", ofi::tcp_quirks()), ofi::tcp_quirks())};
   return kinds;
 }
 
