@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/try.h"
@@ -27,17 +24,12 @@ constexpr double kUnknownGbps = 1.25;  // 10 Gbit/s
 constexpr double kLoopbackGbps = 2;
 constexpr double kSharedMemoryGbps = 5;
 
-/// None: no NIC limits it, or the NIC does not say how fast it is.
-std::optional<double> link_gbps(const std::string& address,
-                                const std::vector<topology::Nic>& nics) {
+double nominal_gbps(const std::string& address, const std::vector<topology::Nic>& nics) {
+  if (address.starts_with("127.") || address == "::1") return kLoopbackGbps;
   for (const topology::Nic& nic : nics)
     for (const std::string& each : nic.addresses)
       if (each == address && nic.link_gbps.value > 0) return nic.link_gbps.value;
-  return std::nullopt;
-}
-
-double assumed_gbps(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" ? kLoopbackGbps : kUnknownGbps;
+  return kUnknownGbps;
 }
 
 Place place_of(const std::string& address, const RailHost& host) {
@@ -71,20 +63,11 @@ Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& qui
 
 Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirks,
                    const std::string& address, RailHost& host, OpenedRails& rails) {
-  const std::optional<double> gbps = link_gbps(address, host.nics);
-  const size_t count = !quirks.copies_through_sockets ? 1
-                       : rails.sockets > 0            ? rails.sockets
-                                           : rails_at(gbps, std::thread::hardware_concurrency(),
-                                                      rails.choice.addresses.size());
-  rails.has_several_sockets = rails.has_several_sockets || count > 1;
+  const size_t count = quirks.copies_through_sockets ? rails.sockets : 1;
+  const double gbps = nominal_gbps(address, host.nics) / static_cast<double>(count);
   for (size_t i = 0; i < count; ++i)
     BRAID_TRY(add(open_wire(quirks, address, is_staged(provider), i > 0),
-                  {provider,
-                   address,
-                   gbps.value_or(assumed_gbps(address)) / static_cast<double>(count),
-                   place_of(address, host),
-                   {}},
-                  rails));
+                  {provider, address, gbps, place_of(address, host), {}}, rails));
   return {};
 }
 
@@ -114,11 +97,10 @@ Status add_default_providers(bool has_gpu_memory, RailHost& host, OpenedRails& r
   return add_provider(std::string(kNetwork) + kStaged, host, rails);
 }
 
-/// 0: by the NIC and the CPUs.
-Result<size_t> sockets_for(const OpenOptions& options) {
+Result<size_t> sockets_of_address() {
   constexpr size_t kMax = 16;
   const char* const variable = std::getenv(kSocketsVariable);
-  if (options.sockets > 0 || variable == nullptr || *variable == '\0') return options.sockets;
+  if (variable == nullptr || *variable == '\0') return size_t{1};
   const std::string_view text = variable;
   size_t count = 0;
   const auto [end, error] = std::from_chars(text.begin(), text.end(), count);
@@ -131,15 +113,6 @@ Result<size_t> sockets_for(const OpenOptions& options) {
 
 }  // namespace
 
-size_t rails_at(std::optional<double> gbps, unsigned cpus, size_t addresses) {
-  constexpr double kOneThreadGbps = 3;
-  constexpr size_t kRailsMax = 4, kAllMax = 16;
-  const double wanted = gbps ? std::ceil(*gbps / kOneThreadGbps) : kRailsMax;
-  const size_t room = std::min<size_t>(cpus / 4, kAllMax) / std::max<size_t>(addresses, 1);
-  return static_cast<size_t>(
-      std::clamp<double>(std::min(wanted, static_cast<double>(room)), 1, kRailsMax));
-}
-
 Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   fabric::ServiceOptions wanted;
   wanted.provider = options.providers.size() == 1 ? wire_of(options.providers.front()) : kNetwork;
@@ -150,7 +123,7 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   OpenedRails rails;
   BRAID_LET(choice, fabric::rails_for(wanted, host.nics));
   rails.choice = choice;
-  BRAID_LET(sockets, sockets_for(options));
+  BRAID_LET(sockets, sockets_of_address());
   rails.sockets = sockets;
   std::vector<std::string> reachable = choice.addresses;
   if (!options.listen.empty()) {

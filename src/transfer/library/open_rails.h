@@ -1,9 +1,10 @@
-// Opens the rails of an engine of the library: one for each provider and address, and several with
-// a thread each where sockets of one address carry more than a thread can copy.
+// Opens the rails of an engine of the library: one for each provider and address. Over sockets one
+// rail is as fast as one thread can copy, so an address of these has as many as the user asks for.
+// The engine's thread serves the first, which so is the soonest for small requests; each of the
+// others has a thread of its own.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,13 @@
 
 namespace braid::transfer {
 
-/// How many rails an address of sockets gets; empty: rails_at decides.
+/// How many rails an address of sockets gets: a number from 1 to 16; without it 1.
 inline constexpr const char* kSocketsVariable = "BRAID_TRANSFER_SOCKETS";
 
 struct OpenedRails {
   fabric::RailChoice choice;
   fabric::Secret secret;
-  size_t sockets = 0;                ///< rails for each address of sockets; 0: rails_at decides
-  bool has_several_sockets = false;  ///< some address has several rails
+  size_t sockets = 1;  ///< rails for each address of sockets
   std::vector<std::unique_ptr<fabric::Domain>> domains;
   std::vector<RailDescription> descriptions;  ///< by domain, without fabric's addresses
 };
@@ -35,11 +35,6 @@ struct RailHost {
   const std::vector<topology::Nic>& nics;
   Places& places;
 };
-
-/// How many of these rails an address gets: as many as its NIC's speed needs (none: it is not
-/// known), and 4 at most. All addresses together get no more than 16, and a quarter of the CPUs.
-/// Pure.
-size_t rails_at(std::optional<double> gbps, unsigned cpus, size_t addresses);
 
 Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host);
 

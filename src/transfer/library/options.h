@@ -19,8 +19,7 @@ struct OpenOptions {
   std::string secret_file = {};  ///< fabric/library/trust.h
   bool allows_unauthenticated = false;
   std::string store = {};  ///< directory/store.h; empty: kStoreVariable, or else none
-  size_t sockets = 0;  ///< rails for each address of sockets; 0: kSocketsVariable, or else rails_at
-  bool is_pinned = true;  ///< memory and thread on the rails' NUMA node, if there are several
+  bool is_pinned = true;   ///< memory and thread on the rails' NUMA node, if there are several
 };
 
 }  // namespace braid::transfer

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.places = Places(machine);
   RailHost host{nics, wanted.places};
   BRAID_LET(opened, open_rails(options, host));
-  if (opened.has_several_sockets) wanted.scheduler.slices.slice_bytes_min = kSocketSliceBytes;
+  if (opened.sockets > 1) wanted.scheduler.slices.slice_bytes_min = kSocketSliceBytes;
   const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   wanted.incarnation = {fabric::random_number(), fabric::random_number()};
   wanted.name = options.name;
