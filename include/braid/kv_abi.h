@@ -127,8 +127,9 @@ typedef struct braid_kv_options {
   int (*last_cuda_error)(void);                                         /* braid_last_cuda_error */
   int mover;                                                            /* a braid_kv_mover */
   /* Ranks in processes of their own, numbered after `ranks`, and how long commands may be with one
-   * of them before a report speaks of them: then its process is taken for ended. Longer than the
-   * longest step. */
+   * of them before a report speaks of them: then its process is taken for ended. Longer than all
+   * steps that are under way together. Nothing else starts it: while nothing is sent, the death of
+   * a worker is not noticed. */
   uint32_t remote_rank_count;
   uint64_t report_deadline_ms; /* not 0, if there are such ranks */
 } braid_kv_options;

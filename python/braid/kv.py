@@ -326,10 +326,13 @@ class Rotation:
 class Worker:
     """The rank with this number of a group whose Rotation is in another process.
 
-        applied = worker.apply(commands)    # came with the step
+        try:
+            applied = worker.apply(commands)    # came with the step
+        except kv.Error:
+            return send(worker.report())        # do not launch it: the report says why
         launch(applied.step)
         worker.end_step()
-        send(worker.report())               # with the step's outputs
+        send(worker.report())                   # with the step's outputs
     """
 
     def __init__(self, segments, gpu_slots, host_slots, gpu, rank, engine=None, mover=BY_DRIVER):
