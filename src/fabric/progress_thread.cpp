@@ -126,10 +126,13 @@ class ThreadedDomain final : public Domain {
 
  private:
   static constexpr uint32_t kNoPeer = ~uint32_t{0};
+  /// What the wire does not take for so long, and nothing else to that peer, fails.
+  static constexpr uint64_t kRefusedNs = 1'000'000'000;
   struct Posting {
     uint32_t peer;
     Completion failed;  // how it ends if it is never posted
     std::function<bool(Domain&)> post;
+    uint64_t since_ns = 0;  // when the thread first tried it; 0: it has not
   };
 
   bool enqueue(Posting posting);
@@ -142,6 +145,7 @@ class ThreadedDomain final : public Domain {
   void take_queued();
   void fail_unposted(uint32_t peer);
   bool post_queued();
+  bool is_refused(Posting& posting, uint64_t now_ns) const;
   void count_completions();
   bool leaves_time(uint64_t now_ns) const;
   void hand_out(std::span<const Completion> completions);
@@ -151,7 +155,8 @@ class ThreadedDomain final : public Domain {
   mutable std::atomic<int> callers_ = 0;  // of the engine's thread, waiting for the wire
   std::unique_ptr<Domain> wire_;          // under wire_mutex_
   std::vector<Posting> unposted_;         // under wire_mutex_: their peers have had no room
-  uint64_t polled_ns_ = 0;                // under wire_mutex_
+  std::unordered_map<uint32_t, uint64_t> taken_ns_;  // by peer: when the wire last took something
+  uint64_t polled_ns_ = 0;                           // under wire_mutex_
   const bool has_descriptor_;
   std::unordered_map<uint32_t, std::vector<std::byte>> door_addresses_;  // of the engine's thread
 
@@ -176,6 +181,7 @@ class ThreadedDomain final : public Domain {
 void ThreadedDomain::disconnect(uint32_t peer) {
   between_looks([&] {
     fail_unposted(peer);
+    taken_ns_.erase(peer);
     wire_->disconnect(peer);
   });
   wake();
@@ -281,16 +287,31 @@ void ThreadedDomain::take_queued() {
 bool ThreadedDomain::post_queued() {
   if (queued_count_ > 0 && unposted_.size() < kQueuedMax) take_queued();
   if (unposted_.empty()) return false;
+  const uint64_t now_ns = monotonic_ns();
   std::vector<uint32_t> without_room;
+  std::vector<Completion> failed;
   const size_t before = unposted_.size();
-  std::erase_if(unposted_, [&](const Posting& posting) {
-    if (std::find(without_room.begin(), without_room.end(), posting.peer) != without_room.end())
-      return false;
-    if (posting.post(*wire_)) return true;
-    without_room.push_back(posting.peer);
-    return false;
+  std::erase_if(unposted_, [&](Posting& posting) {
+    const bool has_room =
+        std::find(without_room.begin(), without_room.end(), posting.peer) == without_room.end();
+    if (has_room && posting.post(*wire_)) {
+      taken_ns_[posting.peer] = now_ns;
+      return true;
+    }
+    if (has_room) without_room.push_back(posting.peer);
+    if (!is_refused(posting, now_ns)) return false;
+    failed.push_back(posting.failed);
+    return true;
   });
+  hand_out(failed);
   return unposted_.size() < before;
+}
+
+bool ThreadedDomain::is_refused(Posting& posting, uint64_t now_ns) const {
+  if (posting.since_ns == 0) posting.since_ns = now_ns;
+  const auto taken = taken_ns_.find(posting.peer);
+  const uint64_t from_ns = std::max(posting.since_ns, taken == taken_ns_.end() ? 0 : taken->second);
+  return posting.peer != kNoPeer && now_ns > from_ns + kRefusedNs;
 }
 
 void ThreadedDomain::count_completions() {
