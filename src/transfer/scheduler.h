@@ -86,8 +86,6 @@ struct PathSpec {
   bool is_measured_by_probes = true;
   /// The largest slice of requests whose best way this is: posting one there blocks the thread.
   uint64_t slice_bytes_max = kNever;
-  /// Smaller slices take other paths of the transport, while one is usable.
-  uint64_t slice_bytes_from = 0;
 };
 
 /// A path that a request may take. A path of another transport than the best one stands by: it has

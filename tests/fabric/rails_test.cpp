@@ -228,8 +228,6 @@ TEST_P(RailsTest, WhoeverConnectsLaterHearsOfIt) {
   EXPECT_TRUE(wait([&] { return rail(1) == RailState::kRetired; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(WithThread, RailsTest, testing::ValuesIn(test::threaded_wire_kinds()),
-                         test::name_of_wire);
 INSTANTIATE_TEST_SUITE_P(Wires, RailsTest, testing::ValuesIn(test::wire_kinds()),
                          test::name_of_wire);
 

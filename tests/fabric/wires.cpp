@@ -8,7 +8,6 @@
 
 #include "fabric/fake_provider/use.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/progress_thread.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
 #include "tools/rail_sockets.h"
@@ -53,12 +52,10 @@ WireKind simulated(const char* name, const sim::NetworkOptions& options) {
 
 class OfiWire final : public Wire {
  public:
-  explicit OfiWire(const ofi::Quirks& quirks, bool has_thread = false)
-      : quirks_(quirks), has_thread_(has_thread) {}
+  explicit OfiWire(const ofi::Quirks& quirks) : quirks_(quirks) {}
   /// Each of a process's domains at an address of its own.
   std::unique_ptr<Domain> open(int side) override {
-    auto domain = ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
-    return has_thread_ ? with_progress_thread(std::move(domain)) : std::move(domain);
+    return ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
   }
   bool break_rail(int side, int index) override {
     const std::string at = address(side, index);
@@ -76,7 +73,6 @@ class OfiWire final : public Wire {
   }
 
   const ofi::Quirks& quirks_;
-  const bool has_thread_;
   int opened_[2] = {0, 0};
 };
 
@@ -87,12 +83,6 @@ WireKind libfabric(const char* name, const ofi::Quirks& quirks, bool is_fake = f
     return opened.ok() ? std::string() : opened.status().message();
   };
   return {name, missing, [&quirks] { return std::make_unique<OfiWire>(quirks); }, is_fake};
-}
-
-WireKind with_thread(WireKind kind, const ofi::Quirks& quirks) {
-  kind.name += "_with_thread";
-  kind.make = [&quirks] { return std::make_unique<OfiWire>(quirks, true); };
-  return kind;
 }
 
 sim::NetworkOptions software() {
@@ -132,12 +122,6 @@ const std::vector<WireKind>& host_wire_kinds() {
       libfabric("verbs", ofi::verbs_quirks(), true),
       libfabric("efa", ofi::efa_quirks(), true),
   };
-  return kinds;
-}
-
-const std::vector<WireKind>& threaded_wire_kinds() {
-  static const std::vector<WireKind> kinds = {
-      with_thread(libfabric("tcp", ofi::tcp_quirks()), ofi::tcp_quirks())};
   return kinds;
 }
 

@@ -51,8 +51,6 @@ struct WireKind {
 };
 
 const std::vector<WireKind>& wire_kinds();
-/// Those whose domains make progress in threads of their own (fabric/progress_thread.h).
-const std::vector<WireKind>& threaded_wire_kinds();
 /// Those where removing a region fences it.
 const std::vector<WireKind>& fencing_wire_kinds();
 /// Memory of a GPU that is mapped, and was not made to be shared; where there are GPUs.

@@ -61,36 +61,6 @@ TEST(Scheduler, APathOfAnotherTransportTakesNothingWhileABetterOneWorks) {
   EXPECT_FALSE(ways[1].stands_by);
 }
 
-// The further sockets of an address each wake a thread.
-TEST(Scheduler, SmallSlicesLeaveAPathAloneThatIsMeantForLargeOnes) {
-  Scheduler scheduler;
-  const uint32_t first_rail = scheduler.add_rail({3}), further_rail = scheduler.add_rail({3});
-  const uint32_t first = scheduler.add_path({kPeer, first_rail, kNoRail, 3, 50});
-  PathSpec spec{kPeer, further_rail, kNoRail, 3, 5};
-  spec.slice_bytes_from = 64 << 10;
-  const uint32_t further = scheduler.add_path(spec);
-  const uint32_t ways = scheduler.add_ways({{first}, {further}});
-  uint64_t now_ns = 0, id = 0;
-  const auto path_of = [&](uint64_t size_bytes) {
-    RequestSpec request;
-    request.id = ++id;
-    request.peer = kPeer;
-    request.size_bytes = size_bytes;
-    request.ways = ways;
-    scheduler.add(std::move(request), now_ns);
-    const auto posting = scheduler.next(now_ns);
-    EXPECT_TRUE(posting);
-    if (!posting) return kNoRail;
-    now_ns += kMs;
-    scheduler.ended(posting->id, Ending::kDone, now_ns);
-    return posting->path;
-  };
-  for (int turn = 0; turn < 100; ++turn) ASSERT_EQ(path_of(4096), first) << "the other is sooner";
-  EXPECT_EQ(path_of(64 << 10), further);
-  scheduler.path_failed(first, now_ns);
-  EXPECT_EQ(path_of(4096), further) << "no other path works";
-}
-
 // Whoever drives the scheduler copies it itself, and hears of nothing else until that is done.
 TEST(Scheduler, AWayThatIsCopiedByItsDriverTakesLittleAtATime) {
   Scheduler scheduler;

@@ -1,15 +1,12 @@
 #include "transfer/library/open_rails.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 #include <utility>
 
 #include "base/try.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 #include "transfer/directory/names.h"
 #include "transfer/providers.h"
@@ -53,22 +50,10 @@ Status add(Result<std::unique_ptr<fabric::Domain>> domain, RailDescription descr
 /// Opens a rail of libfabric, with staging if asked for: none of libfabric's providers touches GPU
 /// memory.
 Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& quirks,
-                                                  const std::string& address, bool stages,
-                                                  bool has_thread = false) {
+                                                  const std::string& address, bool stages) {
   Result<std::unique_ptr<fabric::Domain>> wire = fabric::ofi::open_domain(quirks, address);
-  if (!wire.ok()) return wire;
-  if (has_thread) wire = fabric::with_progress_thread(std::move(wire).value());
-  return stages ? fabric::staged::stage(std::move(wire).value()) : std::move(wire);
-}
-
-Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirks,
-                   const std::string& address, RailHost& host, OpenedRails& rails) {
-  const size_t count = quirks.copies_through_sockets ? rails.sockets : 1;
-  const double gbps = nominal_gbps(address, host.nics) / static_cast<double>(count);
-  for (size_t i = 0; i < count; ++i)
-    BRAID_TRY(add(open_wire(quirks, address, is_staged(provider), i > 0),
-                  {provider, address, gbps, place_of(address, host), {}}, rails));
-  return {};
+  if (!wire.ok() || !stages) return wire;
+  return fabric::staged::stage(std::move(wire).value());
 }
 
 Status add_provider(const std::string& provider, RailHost& host, OpenedRails& rails) {
@@ -83,7 +68,9 @@ Status add_provider(const std::string& provider, RailHost& host, OpenedRails& ra
     return add(open_wire(*quirks, kThisHost, is_staged(provider)),
                {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   for (const std::string& address : rails.choice.addresses)
-    BRAID_TRY(add_address(provider, *quirks, address, host, rails));
+    BRAID_TRY(add(
+        open_wire(*quirks, address, is_staged(provider)),
+        {provider, address, nominal_gbps(address, host.nics), place_of(address, host), {}}, rails));
   return {};
 }
 
@@ -95,20 +82,6 @@ Status add_default_providers(bool has_gpu_memory, RailHost& host, OpenedRails& r
   (void)add_provider(kLocal, host, rails);
   (void)add_provider(std::string(kHost) + kStaged, host, rails);
   return add_provider(std::string(kNetwork) + kStaged, host, rails);
-}
-
-Result<size_t> sockets_of_address() {
-  constexpr size_t kMax = 16;
-  const char* const variable = std::getenv(kSocketsVariable);
-  if (variable == nullptr || *variable == '\0') return size_t{1};
-  const std::string_view text = variable;
-  size_t count = 0;
-  const auto [end, error] = std::from_chars(text.begin(), text.end(), count);
-  if (error != std::errc() || end != text.end() || count < 1 || count > kMax)
-    return Status::error(
-        std::string(kSocketsVariable) + "='" + variable + "': this is no number of connections",
-        "It is a number from 1 to " + std::to_string(kMax));
-  return count;
 }
 
 }  // namespace
@@ -123,8 +96,6 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   OpenedRails rails;
   BRAID_LET(choice, fabric::rails_for(wanted, host.nics));
   rails.choice = choice;
-  BRAID_LET(sockets, sockets_of_address());
-  rails.sockets = sockets;
   std::vector<std::string> reachable = choice.addresses;
   if (!options.listen.empty()) {
     BRAID_LET(listen, parse_host_and_port(options.listen));

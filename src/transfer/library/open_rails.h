@@ -1,7 +1,4 @@
-// Opens the rails of an engine of the library: one for each provider and address. Over sockets one
-// rail is as fast as one thread can copy, so an address of these has as many as the user asks for.
-// The engine's thread serves the first, which so is the soonest for small requests; each of the
-// others has a thread of its own.
+// Opens the rails of an engine of the library: one for each provider and address.
 #pragma once
 
 #include <memory>
@@ -19,13 +16,9 @@
 
 namespace braid::transfer {
 
-/// How many rails an address of sockets gets: a number from 1 to 16; without it 1.
-inline constexpr const char* kSocketsVariable = "BRAID_TRANSFER_SOCKETS";
-
 struct OpenedRails {
   fabric::RailChoice choice;
   fabric::Secret secret;
-  size_t sockets = 1;  ///< rails for each address of sockets
   std::vector<std::unique_ptr<fabric::Domain>> domains;
   std::vector<RailDescription> descriptions;  ///< by domain, without fabric's addresses
 };

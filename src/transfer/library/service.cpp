@@ -30,9 +30,6 @@ constexpr uint64_t kMappingUs = 1'000'000;
 /// The time between looks for questions: each look costs a system call.
 constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
-/// The least slice where several sockets of one NIC share a request: the engine's thread hands out
-/// the slices of all of them, and smaller ones would keep it busier than the sockets.
-constexpr uint64_t kSocketSliceBytes = 512 << 10;
 
 /// Null: the engine does without shares, because /dev/shm is full, for example, or the user wants
 /// none.
@@ -54,7 +51,6 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.places = Places(machine);
   RailHost host{nics, wanted.places};
   BRAID_LET(opened, open_rails(options, host));
-  if (opened.sockets > 1) wanted.scheduler.slices.slice_bytes_min = kSocketSliceBytes;
   const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   wanted.incarnation = {fabric::random_number(), fabric::random_number()};
   wanted.name = options.name;
