@@ -1,7 +1,8 @@
 #include "kv/rotation_engine.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
-#include <random>
 #include <string>
 
 #include "base/try.h"
@@ -28,8 +29,9 @@ constexpr size_t kPartGrowth = 4;
 
 // Tells the messages of one group from those of another. Not 0.
 uint64_t new_group() {
-  std::random_device random;
-  return uint64_t{random()} << 32 | random() | 1;
+  uint64_t number = 0;
+  while (number == 0 && getrandom(&number, sizeof number, 0) != sizeof number) number = 0;
+  return number;
 }
 
 }  // namespace
