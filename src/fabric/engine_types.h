@@ -13,6 +13,7 @@
 #include "fabric/processes.h"
 #include "fabric/seal.h"
 #include "fabric/wire.h"
+#include "host/random_number.h"
 
 namespace braid::fabric {
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sodium.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,12 +20,6 @@ const unsigned char* letters(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (number == 0 && getrandom(&number, sizeof number, 0) != sizeof number) number = 0;
-  return number;
-}
 
 struct Secret::Keyed {
   explicit Keyed(std::span<const std::byte> key) {

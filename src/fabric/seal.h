@@ -20,9 +20,6 @@ namespace braid::fabric {
 inline constexpr size_t kSealBytes = 16;
 using Seal = std::array<std::byte, kSealBytes>;
 
-/// An unpredictable number; never 0.
-uint64_t random_number();
-
 /// Cheap to copy; copies share one key, which is wiped with the last.
 class Secret {
  public:

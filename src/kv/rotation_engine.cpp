@@ -1,11 +1,10 @@
 #include "kv/rotation_engine.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <string>
 
 #include "base/try.h"
+#include "host/random_number.h"
 
 namespace braid::kv {
 namespace {
@@ -27,13 +26,6 @@ constexpr size_t kPartGrowth = 4;
   if (at + kPrefetchDistance < ids.size()) table.prefetch(ids[at + kPrefetchDistance]);
 }
 
-// Tells the messages of one group from those of another. Not 0.
-uint64_t new_group() {
-  uint64_t number = 0;
-  while (number == 0 && getrandom(&number, sizeof number, 0) != sizeof number) number = 0;
-  return number;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver& driver,
@@ -53,7 +45,7 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
                   *engine->copier_));
     for (auto& gpu : gpus) engine->ranks_.push_back(std::move(gpu));
   }
-  const uint64_t group = new_group();
+  const uint64_t group = random_number();
   const GroupShape shape{options.slots.gpu, options.slots.host, options.layout.block_bytes()};
   for (uint32_t i = 0; i < options.remote_ranks; ++i) {
     auto remote = std::make_unique<RemoteRank>(RemoteRank::Options{

@@ -20,7 +20,7 @@ ROOMS = {
     "lending": {"base", "loader"},
     "preload": {"base", "host", "cuda", "topology", "multipath", "loader", "lending"},
     "library": {"base", "host", "cuda", "topology", "multipath", "preload"},
-    "kv": {"base", "cuda", "library", "multipath"},
+    "kv": {"base", "host", "cuda", "library", "multipath"},
     "serving": {"base", "topology", "simulation", "kv"},
     "emulator": {"base", "topology", "simulation"},
 }

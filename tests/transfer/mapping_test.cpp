@@ -14,7 +14,9 @@
 #include <thread>
 
 #include "base/clock.h"
+
 #include "host/allocation.h"
+#include "host/random_number.h"
 #include "transfer/pattern.h"
 #include "transfer/sharing/mapping.h"
 #include "transfer/sharing/server.h"
@@ -114,7 +116,7 @@ fabric::Secret secret_of(char letter) {
 class TransferSharing : public testing::Test {
  protected:
   TransferSharing() {
-    description.incarnation = {fabric::random_number(), fabric::random_number()};
+    description.incarnation = {random_number(), random_number()};
     description.origin = self;
     server = SharingServer::open(description.incarnation, secret, *sharing).value();
   }

@@ -15,6 +15,7 @@
 #include "fabric/staged/domain.h"
 #include "fabric/thread.h"
 #include "host/allocation.h"
+#include "host/random_number.h"
 
 namespace braid::fabric {
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fabric/seal.h"
+#include "host/random_number.h"
 
 namespace braid::fabric::ofi {
 namespace {

@@ -11,6 +11,7 @@
 #include "fabric/gpu/memory.h"
 #include "fabric/staged/limits.h"
 #include "fabric/staged/parts.h"
+#include "host/random_number.h"
 
 namespace braid::fabric::staged {
 

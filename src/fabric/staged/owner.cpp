@@ -5,6 +5,7 @@
 
 #include "fabric/staged/limits.h"
 #include "fabric/staged/parts.h"
+#include "host/random_number.h"
 
 namespace braid::fabric::staged {
 

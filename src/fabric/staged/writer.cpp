@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "base/try.h"
+
 #include "fabric/staged/limits.h"
 #include "fabric/staged/parts.h"
+#include "host/random_number.h"
 
 namespace braid::fabric::staged {
 

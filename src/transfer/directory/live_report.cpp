@@ -1,6 +1,7 @@
 #include "transfer/directory/live_report.h"
 
 #include "base/try.h"
+#include "host/random_number.h"
 #include "transfer/description.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/sealed.h"
@@ -58,7 +59,7 @@ Result<std::string> ask_for_report(const Name& name, const std::string& store,
   BRAID_LET(at, find_engine(name, store));
   const Result<Descriptor> socket = connect_to_engine(at, end_ns);
   if (!socket.ok()) return because(socket.status());
-  const ReportQuestion question{fabric::random_number(), owner.incarnation};
+  const ReportQuestion question{random_number(), owner.incarnation};
   const auto bytes = ask(socket.value(), write(SealedKind::kReportQuestion, question, secret),
                          kAnswerBytesMax, end_ns);
   if (!bytes.ok() && cause_of(bytes.status()) == Cause::kNoSegment)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/try.h"
+#include "host/random_number.h"
 #include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
 #include "transfer/failure.h"
@@ -25,7 +26,7 @@ Result<Name> look_up(const std::string& name, const std::string& url) {
 Result<Answer> ask_in(uint16_t version, const Name& name, const Descriptor& socket,
                       const fabric::Secret& secret, uint64_t end_ns) {
   Question question;
-  question.nonce = fabric::random_number();
+  question.nonce = random_number();
   question.incarnation = name.incarnation;
   question.version = version;
   BRAID_LET(bytes, ask(socket, encode(question, secret), kFrameBytesMax, end_ns));

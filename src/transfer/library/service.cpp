@@ -15,6 +15,7 @@
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
 #include "fabric/thread.h"
+#include "host/random_number.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/failure.h"
 #include "transfer/library/multipath_copies.h"
@@ -52,7 +53,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   RailHost host{nics, wanted.places};
   BRAID_LET(opened, open_rails(options, host));
   const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
-  wanted.incarnation = {fabric::random_number(), fabric::random_number()};
+  wanted.incarnation = {random_number(), random_number()};
   wanted.name = options.name;
   const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
   wanted.origin = processes->self();

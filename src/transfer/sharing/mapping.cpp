@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fabric/local/socket.h"
+#include "host/random_number.h"
 #include "transfer/directory/socket.h"
 #include "transfer/sharing/messages.h"
 
@@ -37,7 +38,7 @@ class Asker {
     File file;
   };
   std::optional<Told> ask(bool wants_board, uint64_t after) {
-    question_.nonce = fabric::random_number();
+    question_.nonce = random_number();
     question_.wants_board = wants_board;
     question_.after = after;
     if (!socket_.send(encode(question_, secret_))) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "host/random_number.h"
 
 namespace braid::transfer {
 namespace {
@@ -67,7 +68,7 @@ uint64_t SharingServer::next_deadline_ns() const {
 
 void SharingServer::accept(uint64_t now_ns) {
   while (std::optional<fabric::local::Socket> socket = listener_.accept()) {
-    Connection connection{std::move(*socket), fabric::random_number(), now_ns + kConnectionNs};
+    Connection connection{std::move(*socket), random_number(), now_ns + kConnectionNs};
     std::array<std::byte, kChallengeBytes> challenge;
     std::memcpy(challenge.data(), &connection.challenge, challenge.size());
     if (connections_.size() >= kConnectionsMax || !connection.socket.send(challenge)) {
