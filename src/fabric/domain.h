@@ -74,9 +74,6 @@ struct Traits {
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
-  /// Slices that fit into so many bytes go as one write, if the engine has no other rail. See
-  /// Domain::gathered_bytes_max.
-  uint64_t gathered_bytes_max = 256 << 10;
 };
 
 /// Bytes that are contiguous at both ends.
@@ -118,6 +115,8 @@ struct Completion {
 
 class Domain {
  public:
+  static constexpr uint64_t kGatheredBytesMax = 256 << 10;
+
   virtual ~Domain() = default;  // revokes all regions; nothing of it reads or writes memory then
 
   virtual const Traits& traits() const = 0;
@@ -154,10 +153,9 @@ class Domain {
   /// For a door that was closed.
   virtual Drain drain_door(uint32_t door) const = 0;
 
-  /// Traits::gathered_bytes_max of writes to this target: some targets take larger ones.
-  virtual uint64_t gathered_bytes_max(const RemoteRange&) const {
-    return traits().gathered_bytes_max;
-  }
+  /// Slices to this target that fit into so many bytes go as one write, if the engine has no other
+  /// rail.
+  virtual uint64_t gathered_bytes_max(const RemoteRange&) const { return kGatheredBytesMax; }
   /// False: the queue is full; poll, and try again. Any other error comes as a completion.
   virtual bool post_write(const Write& write) = 0;
   virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;

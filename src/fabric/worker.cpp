@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kCompletionsAtOnce = 64;
 /// What several slices have together where there are several rails: a slow rail delays the end of a
 /// write no more than one large slice would.
-const uint64_t kGatheredMax = Traits().gathered_bytes_max;
+constexpr uint64_t kGatheredMax = Domain::kGatheredBytesMax;
 
 bool follows(const Segment& last, const Segment& next) {
   return last.source.data() + last.source.size() == next.source.data() &&

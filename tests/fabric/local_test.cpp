@@ -230,6 +230,73 @@ TEST_F(NeighboursTest, WritesOfTwoAllocationsSideBySideAreTwoCopies) {
   EXPECT_TRUE(memories[1][into.second]->get() == memories[0][from.second]->get());
 }
 
+/// The driver of this process, which counts copies of a megabyte and more.
+class LargeCopies {
+ public:
+  LargeCopies() : driver_(const_cast<cuda::Driver&>(*gpu::process_driver())) {
+    real_ = driver_.cuMemcpyAsync;
+    count_ = 0;
+    driver_.cuMemcpyAsync = &copy;
+  }
+  ~LargeCopies() { driver_.cuMemcpyAsync = real_; }
+  LargeCopies(const LargeCopies&) = delete;
+  LargeCopies& operator=(const LargeCopies&) = delete;
+  static int count() { return count_; }
+
+ private:
+  static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
+    if (size_bytes >= 1 << 20) ++count_;
+    return real_(to, from, size_bytes, stream);
+  }
+
+  static inline decltype(cuda::Driver::cuMemcpyAsync) real_ = nullptr;
+  static inline std::atomic<int> count_{0};
+  cuda::Driver& driver_;
+};
+
+class WholeTest : public StagedTest {
+ protected:
+  static constexpr uint64_t kBytes = 16 << 20;
+  WholeTest() { wire_name_ = "local_gpu_to_plain"; }
+};
+
+/// Each copy between GPUs costs time of its own, and pieces of several writes lie between each
+/// other, so that none could be merged.
+TEST_F(WholeTest, WritesAtOnceAreOneCopyEach) {
+  const auto owner = open_engine(1, 101), writer = open_engine(0, 102);
+  const auto wait_for = [&](const std::function<bool()>& until) {
+    return wait([&] {
+      for (Engine* engine : {owner.get(), writer.get()}) engine->step(wire_->now_ns());
+      return until();
+    });
+  };
+  const uint64_t limit_ns = wire_->now_ns() + 60'000'000'000;
+  const uint64_t there = writer->connect(owner->address(), limit_ns).value();
+  ASSERT_TRUE(wait_for([&] { return writer->peer_state(there).value() == PeerState::kConnected; }));
+  std::optional<uint64_t> peer;
+  ASSERT_TRUE(wait_for([&] { return (peer = owner->accept()).has_value(); }));
+  const auto source = wire_->memory(0, 2 * kBytes), memory = wire_->memory(1, 2 * kBytes);
+  source->put(test::some_bytes(2 * kBytes, 1));
+  const auto granted =
+      owner->grant(owner->add_region(memory->bytes()).value(), *peer, 0, 2 * kBytes).value();
+  const uint64_t target = writer->open_target(granted.descriptor).value();
+  const uint64_t from = writer->add_region(source->bytes()).value();
+  const auto write = [&](uint64_t offset, uint64_t size_bytes) {
+    return writer->write(from, target, {offset, offset, size_bytes}, {}, limit_ns).value();
+  };
+  const auto is_done = [&](uint64_t ticket) {
+    return writer->state(ticket).value() == TicketState::kDone;
+  };
+  const uint64_t first = write(0, 1);  // from now on the memory is mapped
+  ASSERT_TRUE(wait_for([&] { return is_done(first); }));
+  const LargeCopies copies;
+  const uint64_t tickets[] = {write(0, kBytes), write(kBytes, kBytes)};
+  ASSERT_TRUE(wait_for([&] { return is_done(tickets[0]) && is_done(tickets[1]); }));
+  EXPECT_TRUE(memory->get() == source->get());
+  EXPECT_LE(LargeCopies::count(), 2);
+  EXPECT_GE(LargeCopies::count(), 1);
+}
+
 /// The driver of this process, which makes whoever asks for a file descriptor of memory wait.
 class HeldExports {
  public:

@@ -14,6 +14,7 @@
 #include "fabric/local/limits.h"
 #include "fabric/local/parts.h"
 #include "fabric/seal.h"
+#include "host/random_number.h"
 
 namespace braid::fabric::local {
 Result<std::unique_ptr<Domain>> open_domain() { return LocalDomain::open(); }
@@ -35,8 +36,7 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
               .removal_fences = true,
               .postings_max = kPostingsMax,
               .posted_bytes_max = kPostedBytesMax,
-              .segments_max = kSegmentsMax,
-              .gathered_bytes_max = kGatheredBytesMax},
+              .segments_max = kSegmentsMax},
       listener_(std::move(listener)) {
   listener_.wakes(waker_);
   const auto* bytes = reinterpret_cast<const std::byte*>(name.data());

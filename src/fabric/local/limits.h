@@ -32,7 +32,7 @@ inline constexpr size_t kSegmentsMax = 64;
 /// A GPU copies a slice in less time than a posting of its own would cost the CPU. And each copy
 /// between GPUs costs as much as a megabyte, whatever else is under way, so a large write goes
 /// whole.
-inline constexpr uint64_t kGatheredBytesMax = 4 << 20;
+inline constexpr uint64_t kGatheredToHostBytesMax = 4 << 20;
 inline constexpr uint64_t kGatheredToGpuBytesMax = 64 << 20;
 inline constexpr uint64_t kBetweenLooksNs = 50'000;
 /// For processes that have ended.

@@ -123,7 +123,7 @@ class LocalDomain final : public Domain {
   void close_door(uint32_t) override {}
   Drain drain_door(uint32_t) const override { return Drain::kOver; }
   uint64_t gathered_bytes_max(const RemoteRange& target) const override {
-    return (target.base & kGpuBase) != 0 ? kGatheredToGpuBytesMax : traits_.gathered_bytes_max;
+    return (target.base & kGpuBase) != 0 ? kGatheredToGpuBytesMax : kGatheredToHostBytesMax;
   }
   bool post_write(const Write& write) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
