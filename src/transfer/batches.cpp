@@ -330,7 +330,7 @@ void Engine::take(const PieceEnd& end) {
     if (path != paths_.end()) --path->second.open;
     if (path != paths_.end() && running != nullptr) {
       if (end.is_unexplained) slice_failed(path->first, running->ways);
-      if (end.cause == Cause::kNone) path->second.reach.erase(running->ways);
+      if (end.cause == Cause::kNone) slice_landed(path->first, running->ways);
     }
     posted_.erase(posted);
   }

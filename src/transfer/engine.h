@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -184,6 +185,7 @@ class Engine {
     uint64_t until_ns = 0;
     uint32_t ways = 0;
     uint32_t path = 0;
+    bool is(uint32_t of_ways, uint32_t of_path) const { return ways == of_ways && path == of_path; }
   };
   /// A process whose segments are open here. Its number is the scheduler's number of the peer.
   struct Peer {
@@ -275,6 +277,8 @@ class Engine {
   void take(Backend& backend);
   void take(const PieceEnd& end);
   void slice_failed(uint32_t path, uint32_t ways);
+  void slice_landed(uint32_t path, uint32_t ways);
+  void open_closed(const std::function<bool(const Closed&)>& is_meant);
   void open_closed_ways();
   void take_scheduler_events();
   void want_fence(uint32_t path);

@@ -65,13 +65,23 @@ void Engine::slice_failed(uint32_t id, uint32_t ways) {
   const auto pause_ns = path.reach[ways].failed(fabric_.generation(path.rail_way));
   if (!pause_ns) return;
   scheduler_.set_closed(ways, id, true);
+  std::erase_if(closed_, [&](const Closed& closed) { return closed.is(ways, id); });
   closed_.push_back({now_ns_ + *pause_ns, ways, id});
 }
 
+void Engine::slice_landed(uint32_t id, uint32_t ways) {
+  if (paths_.at(id).reach.erase(ways) == 0) return;
+  open_closed([&](const Closed& closed) { return closed.is(ways, id); });
+}
+
 void Engine::open_closed_ways() {
+  open_closed([this](const Closed& closed) { return now_ns_ >= closed.until_ns; });
+}
+
+void Engine::open_closed(const std::function<bool(const Closed&)>& is_meant) {
   std::erase_if(closed_, [&](const Closed& closed) {
     const bool is_known = paths_.contains(closed.path);
-    if (is_known && now_ns_ < closed.until_ns) return false;
+    if (is_known && !is_meant(closed)) return false;
     if (is_known) scheduler_.set_closed(closed.ways, closed.path, false);
     return true;
   });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "host/random_number.h"
 #include "transfer/failure.h"
 
 namespace braid::transfer {
@@ -21,7 +22,7 @@ Result<std::unique_ptr<Rail>> Rail::open(std::unique_ptr<fabric::Domain> domain,
                                          std::shared_ptr<fabric::Processes> processes,
                                          Owned& owned) {
   fabric::EngineOptions options;
-  options.engine = fabric::random_number();
+  options.engine = random_number();
   options.secret = secret;
   options.processes = std::move(processes);
   std::vector<std::unique_ptr<fabric::Domain>> domains;
@@ -331,7 +332,8 @@ void Rail::handle_hello(uint64_t id, const Hello& hello) {
   const bool is_spoken = hello.version_oldest <= kVersion && hello.version >= kVersionOldest;
   const bool is_expected = !link.is_dialled || hello.incarnation == link.who;
   if (!is_spoken || !is_expected || hello.engine != link.engine)
-    return lose(id, fabric::PeerFailure::kReplaced, !is_spoken);
+    return lose(id, fabric::PeerFailure::kReplaced,
+                !is_spoken && is_expected && hello.engine == link.engine);
   link.has_heard_hello = true;
   link.who = link.counts.who = hello.incarnation;
   link.their_generation = hello.generation;

@@ -59,7 +59,7 @@ void Scheduler::find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, u
       is_lone ? std::max(size_bytes, options_.slices.lone_slice_bytes) : size_bytes;
   for (const Way& way : ways_[ways].all) {
     views.push_back(view_of(way, size_bytes, room_bytes, urgency, now_ns));
-    has_other = has_other || (views.back().is_usable && way.path != avoided);
+    has_other = has_other || (views.back().is_usable && !way.is_closed && way.path != avoided);
   }
   for (WayView& view : views)
     if (has_other && view.path == avoided) view.is_usable = false;
@@ -196,7 +196,7 @@ std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes,
   std::vector<WayExplained> explained;
   for (size_t i = 0; i < views.size(); ++i)
     explained.push_back(
-        {{views[i].path, views[i].tier, views[i].rank},
+        {{views[i].path, views[i].tier, ways_[ways].all[i].rank},
          paths_[views[i].path].health.state(),
          !views[i].is_usable && !ways_[ways].all[i].is_closed && paths_[views[i].path].is_usable(),
          views[i].is_usable && views[i].has_room,

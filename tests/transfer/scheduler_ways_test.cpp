@@ -61,6 +61,38 @@ TEST(Scheduler, APathOfAnotherTransportTakesNothingWhileABetterOneWorks) {
   EXPECT_FALSE(ways[1].stands_by);
 }
 
+// The slice would break the connection there once more.
+TEST(Scheduler, AClosedPathTakesNoSliceThatHasFailedOnTheOnlyOtherOne) {
+  Scheduler scheduler;
+  const uint32_t open = scheduler.add_path({kPeer, scheduler.add_rail({5}), kNoRail, 5, 10});
+  const uint32_t closed = scheduler.add_path({kPeer, scheduler.add_rail({5}), kNoRail, 5, 10});
+  RequestSpec request;
+  request.id = 1;
+  request.peer = kPeer;
+  request.size_bytes = 64 << 10;
+  request.ways = scheduler.add_ways({{open}, {closed}});
+  scheduler.set_closed(request.ways, closed, true);
+  scheduler.add(std::move(request), 0);
+  const auto first = scheduler.next(0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->path, open);
+  scheduler.ended(first->id, Ending::kFailed, 1000);
+  uint64_t now_ns = 1000;
+  scheduler.path_failed(closed, now_ns);
+  const auto is_usable = [&](uint32_t path) {
+    const PathState state = scheduler.view(path, now_ns).state;
+    return state == PathState::kUp || state == PathState::kRejoining;
+  };
+  for (int probes = 0; probes < 1000 && !(is_usable(open) && is_usable(closed)); ++probes) {
+    now_ns += kMs;
+    while (const auto probe = scheduler.next_probe(now_ns))
+      scheduler.ended(probe->id, Ending::kDone, now_ns);
+  }
+  const auto again = scheduler.next(now_ns);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->path, open);
+}
+
 // Whoever drives the scheduler copies it itself, and hears of nothing else until that is done.
 TEST(Scheduler, AWayThatIsCopiedByItsDriverTakesLittleAtATime) {
   Scheduler scheduler;
