@@ -297,6 +297,41 @@ TEST_F(RemoteRanksTest, AFailureIsToldThoughAnotherReportCameBeforeThePoll) {
   expect_on_host(id, 1);
 }
 
+// The copy is in the stream: it may land, and the step that is ordered behind it is launched.
+TEST_F(RemoteRanksTest, ALoadWhoseEventWasRefusedFailsAlone) {
+  open({.slots = {1, 8}, .ranks = 0, .remote_ranks = 1});
+  const BlockId id = host_only_block(1);
+  EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  rotation().begin_step();
+  checker_.refuse_every_record(2);  // and not when the worker tries again
+  EXPECT_TRUE(carry_out(0, {take_commands(0), {}}).ok());
+  checker_.refuse_every(0);
+  EXPECT_TRUE(rotation().end_step().ok());
+  const Report& report = settle();
+  EXPECT_TRUE(report.failure.ok()) << report.failure.message();
+  EXPECT_EQ(report.failed, std::vector{id});
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
+  EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  read_in_a_step({&id, 1}, 1);
+}
+
+// The step writes where the load may land yet.
+TEST_F(RemoteRanksTest, AStepWritesBehindALoadWhoseEventWasRefused) {
+  open({.slots = {1, 8}, .ranks = 0, .remote_ranks = 1});
+  const BlockId aborted = host_only_block(1);
+  EXPECT_TRUE(rotation().submit({.load = {&aborted, 1}}).failure.ok());
+  EXPECT_EQ(rotation().release(aborted), Refusal::kNone);
+  const BlockId id = sealed_block(2);
+  checker_.refuse_every_record(2);
+  let_remote_ranks_work();
+  checker_.refuse_every(0);
+  read_in_a_step({&id, 1}, 2);
+  EXPECT_TRUE(settle().failure.ok());
+}
+
 TEST_F(RemoteRanksTest, ARankThatCannotOrderItsStepEndsTheGroup) {
   open({.slots = {1, 8}, .ranks = 1, .remote_ranks = 2, .verifies = false});
   const BlockId id = host_only_block(1);

@@ -227,6 +227,31 @@ TEST_F(RotationTest, SlotsOfABatchWithoutAnEventComeBack) {
   EXPECT_EQ(rotation().table().host().fenced_count(), 0u);
 }
 
+// It may still land: whoever has its slot next comes behind it, before any `poll`.
+TEST_F(RotationTest, ASlotIsTakenBehindALoadWhoseEventWasRefused) {
+  open({.slots = {1, 8}});
+  const BlockId first = host_only_block(1);
+  const BlockId second = host_only_block(2);
+  const auto load_without_event = [&](BlockId id) {
+    checker_.refuse_every_record(1);
+    const Status failure = rotation().submit({.load = {&id, 1}}).failure;
+    EXPECT_TRUE(failure.message().find("recording") != std::string::npos) << failure.message();
+    EXPECT_EQ(state(id), BlockState::kHostOnly);
+    checker_.refuse_every(0);
+  };
+  load_without_event(first);
+  EXPECT_TRUE(rotation().submit({.load = {&second, 1}}).failure.ok());
+  EXPECT_EQ(rotation().begin_use(second), Refusal::kNone);
+  read_in_a_step({&second, 1}, 2);
+  (void)rotation().end_use(second);
+  settle();
+  EXPECT_TRUE(rotation().submit({.evict = {&second, 1}}).failure.ok());
+  load_without_event(first);
+  const BlockId written = sealed_block(3);
+  read_in_a_step({&written, 1}, 3);
+  for (const BlockId id : {first, second}) expect_on_host(id, id == first ? 1 : 2);
+}
+
 // A copy that failed may still read the block: what is to write it must come behind that copy.
 TEST_F(RotationTest, AReopeningThatTheDriverDoesNotOrderFails) {
   open({});
