@@ -208,10 +208,31 @@ TEST_F(RemoteRanksTest, AStepsCommandsAreTakenBeforeItEnds) {
   for (const size_t remote : {0, 1})
     EXPECT_TRUE(carry_out(remote, {take_commands(1 + remote), {}}).ok());
   EXPECT_TRUE(has(rotation().create().failure.message(), "commands of step 1 are taken"));
+  EXPECT_EQ(rotation().table().size(), 0u);
   EXPECT_TRUE(rotation().end_step().ok());
   EXPECT_TRUE(take_commands(1).empty()) << "there is nothing to send";
   EXPECT_TRUE(has(rotation().take_commands(0).status().message(), "rank 0 is of this process"));
   EXPECT_TRUE(rotation().create().ok());
+}
+
+TEST_F(RemoteRanksTest, APlanThatComesAfterTheStepsCommandsHasDoneNothing) {
+  open({.ranks = 1, .remote_ranks = 1});
+  const BlockId cold = host_only_block(1);
+  const BlockId hot = unused_block(2);
+  const std::vector<std::byte> commands = commands_of_a_step(1);
+  const Submitted late = rotation().submit({.evict = {&hot, 1}, .load = {&cold, 1}});
+  EXPECT_EQ(late.failure.code(), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(has(late.failure.message(), "commands of step 3 are taken"));
+  EXPECT_EQ(late.down_bytes + late.up_bytes, 0u);
+  EXPECT_EQ(state(cold), BlockState::kHostOnly);
+  EXPECT_EQ(state(hot), BlockState::kSealed);
+  EXPECT_EQ(rotation().table().gpu().fenced_count(), 0u) << "no rank has begun a copy";
+  EXPECT_TRUE(carry_out(0, {commands, {}}).ok());
+  EXPECT_TRUE(rotation().end_step().ok());
+  EXPECT_TRUE(rotation().submit({.evict = {&hot, 1}, .load = {&cold, 1}}).failure.ok());
+  settle();
+  expect_on_host(hot, 2);
+  EXPECT_EQ(state(cold), BlockState::kSynced);
 }
 
 TEST_F(RemoteRanksTest, AWorkersStepEndsBeforeTheNextCommands) {

@@ -18,7 +18,7 @@ Status FaultyCopier::copy(std::span<const library::Copy> copies, CUstream stream
   if (faults_.kind == CopyFaults::Kind::kHalf)
     (void)inner_->copy(copies.first(copies.size() / 2), stream, urgency);
   if (faults_.kind == CopyFaults::Kind::kEnqueued) (void)inner_->copy(copies, stream, urgency);
-  return Status::error("a copy that the test has refused");
+  return Status::of(BRAID_ERROR_CUDA, "a copy that the test has refused");
 }
 
 void KvTest::TearDown() {
