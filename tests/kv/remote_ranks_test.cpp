@@ -16,20 +16,6 @@ class RemoteRanksTest : public KvTest {
 
   void open_three() { open({.ranks = 1, .remote_ranks = 2}); }
 
-  // Written and sealed; the copies are not carried out yet by the remote ranks.
-  BlockId unused_block(uint64_t version) {
-    const BlockId id = sealed_block(version);
-    EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
-    let_remote_ranks_work();
-    return id;
-  }
-  BlockId host_only_block(uint64_t version) {
-    const BlockId id = unused_block(version);
-    EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
-    settle();
-    EXPECT_EQ(state(id), BlockState::kHostOnly);
-    return id;
-  }
   std::vector<std::byte> take_commands(size_t rank) {
     const auto taken = rotation().take_commands(rank);
     EXPECT_TRUE(taken.ok()) << taken.status().message();
@@ -51,16 +37,7 @@ bool has(const std::string& words, const std::string& part) {
 
 TEST_F(RemoteRanksTest, ABlockComesBackOnEveryRank) {
   open_three();
-  const BlockId id = host_only_block(3);
-  expect_on_host(id, 3);
-  std::array<BlockId, 7> others;  // something else is written where the block was
-  for (BlockId& other : others) other = sealed_block(9);
-  EXPECT_EQ(rotation().submit({.load = {&id, 1}}).loads_left, 0u);
-  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-  read_in_a_step({&id, 1}, 3);
-  read_in_a_step(others, 9);
-  settle();
-  EXPECT_EQ(state(id), BlockState::kSynced);
+  make_a_round_trip();
 }
 
 TEST_F(RemoteRanksTest, ACopyHasLandedOnceEveryRankHasReportedIt) {
@@ -96,7 +73,7 @@ TEST_F(RemoteRanksTest, NoCallOfAWorkerWaits) {
   for (const BlockId id : hot) (void)rotation().end_use(id);
   EXPECT_EQ(rotation().submit({.evict = hot, .load = {&cold, 1}}).loads_left, 0u);
   EXPECT_EQ(rotation().begin_use(cold), Refusal::kNone);
-  read_in_a_step({&cold, 1}, 1);
+  read_in_a_step(cold, 1);
   let_remote_ranks_work();
   EXPECT_TRUE(rotation().poll().loaded.empty());
   EXPECT_EQ(rotation().table().gpu().free_count(), 0u) << "a step still reads the slots";
@@ -127,7 +104,7 @@ TEST_F(RemoteRanksTest, CommandsAreCarriedOutOnceAndInOrder) {
     for (const size_t step : {1, 2}) EXPECT_TRUE(carry_out(remote, sent[remote][step]).ok());
   }
   settle();
-  read_in_a_step({&id, 1}, 5);
+  read_in_a_step(id, 5);
 }
 
 TEST_F(RemoteRanksTest, BytesThatWereCutOrChangedAreRefused) {
@@ -276,9 +253,7 @@ TEST_F(RemoteRanksTest, WhatOneRankCannotCopyStaysOnAllWhereItIs) {
     expect_on_host(id, 7);
     EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
     remote_faults_ = {};
-    EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
-    EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-    read_in_a_step({&id, 1}, 7);
+    load_and_read(id, 7);
     (void)rotation().end_use(id);
     (void)rotation().release(id);
     settle();
@@ -334,9 +309,7 @@ TEST_F(RemoteRanksTest, ALoadWhoseEventWasRefusedFailsAlone) {
   EXPECT_EQ(report.failed, std::vector{id});
   EXPECT_EQ(state(id), BlockState::kHostOnly);
   EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
-  EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
-  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-  read_in_a_step({&id, 1}, 1);
+  load_and_read(id, 1);
 }
 
 // The step writes where the load may land yet.
@@ -349,7 +322,7 @@ TEST_F(RemoteRanksTest, AStepWritesBehindALoadWhoseEventWasRefused) {
   checker_.refuse_every_record(2);
   let_remote_ranks_work();
   checker_.refuse_every(0);
-  read_in_a_step({&id, 1}, 2);
+  read_in_a_step(id, 2);
   EXPECT_TRUE(settle().failure.ok());
 }
 
