@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/prometheus.h"
-#include "base/text_writer.h"
+#include "base/written_text.h"
 
 namespace braid::fabric {
 namespace {
@@ -242,19 +242,10 @@ EngineReport report_of(const Engine& engine) {
 
 std::string write_report(StatsFormat format, const EngineReport& report) {
   if (format == StatsFormat::kJson) return write_json(report);
-  std::string text;
-  char buffer[512];
-  {
-    TextWriter out(
-        buffer,
-        [](void* context, const char* part, size_t size_bytes) {
-          static_cast<std::string*>(context)->append(part, size_bytes);
-        },
-        &text);
+  return written_text([&](TextWriter& out) {
     if (format == StatsFormat::kText) write_text(report, out);
     if (format == StatsFormat::kPrometheus) write_prometheus(report, out);
-  }
-  return text;
+  });
 }
 
 }  // namespace braid::fabric

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/prometheus.h"
-#include "base/text_writer.h"
+#include "base/written_text.h"
 
 namespace braid::transfer {
 namespace {
@@ -215,17 +215,9 @@ TransferReport report_of(const Engine& engine, const std::string& name) {
 std::string write_report(StatsFormat format, const TransferReport& report) {
   if (format == StatsFormat::kJson) return write_json(report);
   if (format == StatsFormat::kText) return write_text(report);
-  std::string text;
-  if (format != StatsFormat::kPrometheus) return text;
-  std::array<char, 1024> buffer;
-  const auto append = [](void* context, const char* part, size_t size_bytes) {
-    static_cast<std::string*>(context)->append(part, size_bytes);
-  };
-  {
-    TextWriter out(buffer, append, &text);
-    write_prometheus(report, out);
-  }
-  return text;
+  return written_text([&](TextWriter& out) {
+    if (format == StatsFormat::kPrometheus) write_prometheus(report, out);
+  });
 }
 
 std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
