@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/metric.h"
 #include "base/prometheus.h"
 #include "base/written_text.h"
 
@@ -14,14 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One number in every form: its key in JSON and Prometheus, and its meaning.
-struct Count {
-  const char* key;
-  const char* metric;
-  const char* type;
-  const char* help;
-  std::function<uint64_t(const TransferReport&)> value;
-};
+using Count = Metric<std::function<uint64_t(const TransferReport&)>>;
 
 const std::vector<Count>& counts() {
   using R = TransferReport;
@@ -68,13 +62,7 @@ const std::vector<Count>& counts() {
 }
 
 /// One number of a way.
-struct Column {
-  const char* key;
-  const char* metric;
-  const char* type;
-  const char* help;
-  uint64_t PathView::*value;
-};
+using Column = Metric<uint64_t PathView::*>;
 
 constexpr std::array<Column, 4> kColumns = {{
     {"delivered_bytes", "braid_transfer_way_bytes_total", "counter", "Bytes that went this way.",
@@ -176,13 +164,13 @@ void write_labels(const PathStatistics& path, TextWriter& out) {
 
 void write_prometheus(const TransferReport& report, TextWriter& out) {
   for (const Count& count : counts()) {
-    write_head(count.metric, count.type, count.help, out);
-    out << count.metric << " " << count.value(report) << "\n";
+    write_head(count, out);
+    out << count.name << " " << count.value(report) << "\n";
   }
   for (const Column& column : kColumns) {
-    write_head(column.metric, column.type, column.help, out);
+    write_head(column, out);
     for (const PathStatistics& path : report.paths) {
-      out << column.metric << "{";
+      out << column.name << "{";
       write_labels(path, out);
       out << "} " << path.view.*column.value << "\n";
     }
