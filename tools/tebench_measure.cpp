@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 #include "base/try.h"
+#include "host/process_stat.h"
 #include "tools/tebench.h"
 
 namespace braid::tools {
@@ -50,16 +49,8 @@ class Aside {
 };
 
 double process_cpu_seconds(int process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const size_t after_name = line.rfind(')');
-  if (after_name == std::string::npos) return 0;
-  std::istringstream fields(line.substr(after_name + 1));
-  std::string field;
-  for (int number = 3; number <= 13; ++number) fields >> field;
   double user = 0, system = 0;
-  fields >> user >> system;
+  stat_fields(static_cast<uint32_t>(process), 14) >> user >> system;
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 

@@ -113,7 +113,8 @@ class Rotation {
     size_t evictions_left = 0;
     size_t loads_left = 0;
     std::vector<Refused> refused;
-    Status failure;  ///< of a copy: its blocks stay where they were
+    Status failure;  ///< of a copy: its blocks stay where they were; or nothing was done, since the
+                     ///< plan came after the step's `take_commands`
   };
   struct Report {
     std::vector<BlockNumber> synced;

@@ -159,7 +159,8 @@ typedef enum braid_kv_refusal {
 BRAID_API const char* braid_kv_refusal_words(int refusal);
 
 /* Creates a dirty block for the step that is being enqueued. Its number is never used twice.
- * *refusal is BRAID_KV_NO_GPU_SLOT if the GPU has no free slot; `refusal` may be NULL. */
+ * *refusal is BRAID_KV_NO_GPU_SLOT if the GPU has no free slot; `refusal` may be NULL.
+ * BRAID_ERROR_CUDA: the driver has not ordered the compute stream. */
 BRAID_API braid_status braid_kv_create(braid_kv* kv, uint64_t* block, int* refusal);
 
 typedef enum braid_kv_operation {
@@ -216,7 +217,8 @@ typedef struct braid_kv_submitted {
 } braid_kv_submitted;
 
 /* Never blocks. `submitted`, which may be NULL, is filled in even if a copy fails:
- * BRAID_ERROR_CUDA, and the blocks of that copy stay where they were. */
+ * BRAID_ERROR_CUDA, and the blocks of that copy stay where they were. After BRAID_ERROR_ARGUMENT
+ * nothing was done. */
 BRAID_API braid_status braid_kv_submit(braid_kv* kv, const braid_kv_plan* plan,
                                        braid_kv_submitted* submitted);
 
@@ -308,7 +310,9 @@ BRAID_API braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics
 
 /* What the rank's worker is to apply before it launches the step; 0 bytes: nothing, send nothing.
  * With a step open, call it once for each remote rank, after the step's last submit, create and
- * REOPEN, and before end_step, which fails otherwise. Valid until the next call for this rank. */
+ * REOPEN, and before end_step. end_step fails without it, and the others fail between it and
+ * end_step: BRAID_ERROR_ARGUMENT (of REOPEN: BRAID_KV_FAILED), and nothing was done. Valid until
+ * the next call for this rank. */
 BRAID_API braid_status braid_kv_take_commands(braid_kv* kv, size_t rank, const void** bytes,
                                               size_t* size_bytes);
 /* Bytes from braid_kv_worker_report. The next braid_kv_poll knows them. */

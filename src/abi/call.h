@@ -3,13 +3,12 @@
 // Only the folders `library/` include it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 
+#include "base/sized_struct.h"
 #include "base/status.h"
 #include "braid/braid.h"
 
@@ -82,37 +81,14 @@ braid_status guarded(Handle* engine, const Body& body, const Pointers*... needed
   });
 }
 
-/// Checks a struct of the caller's, which begins with its own size. `name` is the name of its type.
+/// As in base/sized_struct.h, with the failure kept.
 template <typename Struct>
 braid_status check_struct(const Struct* given, const char* name) {
-  if (given == nullptr) return report(BRAID_ERROR_ARGUMENT, std::string(name) + " is null");
-  if (given->struct_bytes < sizeof(Struct))
-    return report(BRAID_ERROR_ARGUMENT, std::string(name) + ": struct_bytes is " +
-                                            std::to_string(given->struct_bytes) +
-                                            ". Set it to sizeof(" + name + ")");
-  return BRAID_OK;
+  return report(check_sized(given, name));
 }
-
-/// Reads the options of a caller, whose struct begins with its own size. That of an older program
-/// is shorter, and asks for nothing more. That of a newer one is longer: an error, unless all that
-/// is not known here is zero. Null: all options are zero.
 template <typename Options>
 braid_status read_struct(const Options* given, const char* name, Options& read) {
-  constexpr size_t kMostBytes = 4096;  // more was not set by anybody
-  if (given == nullptr) return BRAID_OK;
-  const size_t size_bytes = given->struct_bytes;
-  if (size_bytes < sizeof size_bytes || size_bytes > kMostBytes)
-    return report(BRAID_ERROR_ARGUMENT, std::string(name) + ": struct_bytes is " +
-                                            std::to_string(size_bytes) + ". Set it to sizeof(" +
-                                            name + ")");
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(Options); i < size_bytes; ++i)
-    if (bytes[i] != 0)
-      return report(BRAID_ERROR_ARGUMENT,
-                    std::string(name) + ": the program sets fields that this library does not " +
-                        "know. Install the version that the program was built with");
-  std::memcpy(&read, given, std::min(size_bytes, sizeof read));
-  return BRAID_OK;
+  return report(read_sized(given, name, read));
 }
 
 /// Copies bytes into a buffer of the caller's. A caller who only asks for their number gives no

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/byte_codec.h"
+#include "fabric/origin_fields.h"
 #include "fabric/versions.h"
 
 namespace braid::fabric {
@@ -77,15 +78,6 @@ void address_fields(Archive& archive, A& address) {
     archive.bytes(rail.name, kAddressBytesMax);
     range_fields(archive, rail.scratch);
   });
-}
-
-template <typename Archive, typename O>
-void origin_fields(Archive& archive, O& origin) {
-  archive.number(origin.boot[0]);
-  archive.number(origin.boot[1]);
-  archive.number(origin.pid_namespace);
-  archive.number(origin.started);
-  archive.number(origin.process);
 }
 
 /// The fields that Hello and Welcome have in common.

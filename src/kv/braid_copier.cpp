@@ -15,7 +15,7 @@ Status BraidCopier::copy(std::span<const library::Copy> copies, CUstream stream,
   braid_outcome outcome{sizeof(braid_outcome), 0, 0, ""};
   if (braid_.copy_batch(braid_.engine, destinations_.data(), sources_.data(), sizes_bytes_.data(),
                         copies.size(), stream, priority, &outcome) != BRAID_OK)
-    return Status::error(braid_.last_error(), {}, braid_.last_cuda_error());
+    return Status::of(BRAID_ERROR_CUDA, braid_.last_error(), braid_.last_cuda_error());
   carried_.accelerated_bytes += outcome.accelerated_bytes;
   carried_.native_bytes += outcome.native_bytes;
   return {};

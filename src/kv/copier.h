@@ -33,7 +33,7 @@ class Copier {
   /// Puts all copies into `stream`; afterwards the CPU has nothing left to do for them. The copies
   /// go the same way and have no order among each other; one end of each is pinned host memory. The
   /// stream's context is current. Waits only where cuMemcpyBatchAsync would wait. After a failure
-  /// some copies may be in the stream.
+  /// some copies may be in the stream. Its code is BRAID_ERROR_CUDA, or it has a `cuda_result`.
   virtual Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) = 0;
 
   /// Nothing for a copier that has no choice.

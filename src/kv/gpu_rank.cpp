@@ -95,8 +95,8 @@ Status GpuRank::prepare(uint32_t host_slots) {
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_LET(host, HostPool::open(driver_, layout_.host_bytes(host_slots)));
   host_ = std::move(host);
-  for (CUstream* stream : {&down_, &up_})
-    BRAID_TRY(driver_.check(driver_.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING),
+  for (Line* line : {&down_, &up_})
+    BRAID_TRY(driver_.check(driver_.cuStreamCreate(&line->stream, CU_STREAM_NON_BLOCKING),
                             "making a stream for copies"));
   while (events_.size() < kEventsAtFirst) {
     CUevent event = nullptr;
@@ -111,17 +111,17 @@ GpuRank::~GpuRank() {
   const cuda::ScopedContext scope(driver_, options_.context);
   if (scope.status() != CUDA_SUCCESS) return;  // the context is gone, with everything in it
   synchronize();
-  for (const CUstream stream : {down_, up_})
-    if (stream != nullptr) driver_.cuStreamDestroy(stream);
+  for (const Line* line : {&down_, &up_})
+    if (line->stream != nullptr) driver_.cuStreamDestroy(line->stream);
   const auto retire = [this](CUevent event) { events_.push_back(event); };
-  for (Fences<CUevent>* fences : {&steps_, &downs_, &ups_}) fences->clear(retire);
+  for (Line* line : {&steps_, &down_, &up_}) line->fences.clear(retire);
   for (const CUevent event : events_) driver_.cuEventDestroy(event);
   host_.reset();
 }
 
 void GpuRank::synchronize() {
-  for (const CUstream stream : {down_, up_})
-    if (stream != nullptr) driver_.cuStreamSynchronize(stream);
+  for (const Line* line : {&down_, &up_})
+    if (line->stream != nullptr) driver_.cuStreamSynchronize(line->stream);
 }
 
 Result<CUevent> GpuRank::take_event() {
@@ -136,32 +136,38 @@ Result<CUevent> GpuRank::take_event() {
   return event;
 }
 
-Status GpuRank::record(Fences<CUevent>& fences, CUstream stream, Mark mark) {
+Status GpuRank::record(Line& line, Mark mark) {
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_LET(event, take_event());
-  const CUresult result = driver_.cuEventRecord(event, stream);
+  const CUresult result = driver_.cuEventRecord(event, line.stream);
   if (result == CUDA_SUCCESS)
-    fences.record(mark, event);
+    line.fences.record(mark, event);
   else
     events_.push_back(event);
   return driver_.check(result, "recording how far a stream has come");
+}
+
+Status GpuRank::record_latest(Line& line) {
+  return line.fences.recorded() < line.latest ? record(line, line.latest) : Status();
 }
 
 Status GpuRank::order(CUstream stream, const Marks& after) {
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_TRY(order(stream, steps_, after.step));
-  BRAID_TRY(order(stream, downs_, after.down));
-  return order(stream, ups_, after.up);
+  BRAID_TRY(order(stream, down_, after.down));
+  return order(stream, up_, after.up);
 }
 
-Status GpuRank::order(CUstream stream, const Fences<CUevent>& fences, Mark mark) {
-  if (mark <= fences.passed()) return {};
-  const auto event = fences.find(mark);
+// Copies whose event was refused are in the stream all the same, and may land: what uses their
+// slots must come behind them.
+Status GpuRank::order(CUstream stream, Line& behind, Mark mark) {
+  if (mark <= behind.fences.passed()) return {};
+  if (behind.fences.recorded() < mark) BRAID_TRY(record_latest(behind));
+  const auto event = behind.fences.find(mark);
   if (!event)
-    return Status::error("no event stands behind what a copy must wait for",
-                         "Call end_step when the step is enqueued, or try again after poll");
+    return Status::of(BRAID_ERROR_CUDA, "no event stands behind what a stream is to wait for");
   return driver_.check(driver_.cuStreamWaitEvent(stream, *event, 0), "ordering a stream");
 }
 
@@ -187,16 +193,15 @@ void GpuRank::list_copies(const CopyBatch& batch) {
 }
 
 Status GpuRank::copy(const CopyBatch& batch) {
-  const bool is_down = batch.direction == Direction::kDown;
-  (is_down ? down_mark_ : up_mark_) = batch.mark;
+  Line& line = batch.direction == Direction::kDown ? down_ : up_;
   const cuda::ScopedContext scope(driver_, options_.context);
-  BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
-  const CUstream stream = is_down ? down_ : up_;
+  Status copied = driver_.check(scope.status(), "entering the rank's context");
+  if (copied.ok()) copied = order(line.stream, batch.after);
+  line.latest = batch.mark;  // `order` may have put an event behind the batch before this one
   list_copies(batch);
-  Status copied = order(stream, batch.after);
-  if (copied.ok()) copied = copier_.copy(copies_, stream, batch.urgency);
+  if (copied.ok()) copied = copier_.copy(copies_, line.stream, batch.urgency);
   // Even after a failure, the mark stands behind the copies that are in the stream.
-  const Status recorded = record(is_down ? downs_ : ups_, stream, batch.mark);
+  const Status recorded = record_latest(line);
   return copied.ok() ? recorded : copied;
 }
 
@@ -210,12 +215,10 @@ Status GpuRank::poll(Progress& progress) {
     return EventState::kFailed;
   };
   const auto retire = [this](CUevent event) { events_.push_back(event); };
-  // A mark that could not be recorded is recorded now, so that it passes.
-  if (downs_.recorded() < down_mark_) (void)record(downs_, down_, down_mark_);
-  if (ups_.recorded() < up_mark_) (void)record(ups_, up_, up_mark_);
-  for (Fences<CUevent>* fences : {&steps_, &downs_, &ups_})
-    if (!fences->poll(state_of, retire)) return failure;
-  progress.passed = {steps_.passed(), downs_.passed(), ups_.passed()};
+  for (Line* line : {&down_, &up_}) (void)record_latest(*line);  // so that it passes
+  for (Line* line : {&steps_, &down_, &up_})
+    if (!line->fences.poll(state_of, retire)) return failure;
+  progress.passed = {steps_.fences.passed(), down_.fences.passed(), up_.fences.passed()};
   return {};
 }
 

@@ -53,7 +53,7 @@ class GpuRank final : public Rank {
   Status order_compute(const Marks& after) override {
     return order(options_.compute, {.down = after.down, .up = after.up});
   }
-  Status record_step(Mark step) override { return record(steps_, options_.compute, step); }
+  Status record_step(Mark step) override { return record(steps_, step); }
   Status poll(Progress& progress) override;
   void synchronize() override;
   const std::byte* host_block(Slot slot) const override {
@@ -61,15 +61,26 @@ class GpuRank final : public Rank {
   }
 
  private:
+  // A stream, and how far it has come.
+  struct Line {
+    CUstream stream = nullptr;
+    Mark latest = 0;  // the latest batch of copies, also one that no event is behind yet
+    Fences<CUevent> fences{};
+  };
+
   GpuRank(const cuda::Driver& driver, const RankOptions& options, const Layout& layout,
           Copier& copier)
-      : driver_(driver), options_(options), layout_(layout), copier_(copier) {}
+      : driver_(driver), options_(options), layout_(layout), copier_(copier) {
+    steps_.stream = options.compute;
+  }
   Status prepare(uint32_t host_slots);
   // As few copies as there are ranges: blocks beside each other on both sides are one.
   void list_copies(const CopyBatch& batch);
   Status order(CUstream stream, const Marks& after);
-  Status order(CUstream stream, const Fences<CUevent>& fences, Mark mark);
-  Status record(Fences<CUevent>& fences, CUstream stream, Mark mark);
+  Status order(CUstream stream, Line& behind, Mark mark);
+  Status record(Line& line, Mark mark);
+  // If the driver has refused the event behind the latest batch: puts one there now.
+  Status record_latest(Line& line);
   Result<CUevent> take_event();
 
   const cuda::Driver& driver_;
@@ -77,13 +88,9 @@ class GpuRank final : public Rank {
   const Layout layout_;
   Copier& copier_;
   std::unique_ptr<HostPool> host_;
-  CUstream down_ = nullptr;
-  CUstream up_ = nullptr;
-  Fences<CUevent> steps_;
-  Fences<CUevent> downs_;
-  Fences<CUevent> ups_;
-  Mark down_mark_ = 0;  // the latest batch of each direction, recorded or not
-  Mark up_mark_ = 0;
+  Line steps_;  // the caller's stream
+  Line down_;
+  Line up_;
   std::vector<CUevent> events_;  // spare events
   std::vector<library::Copy> copies_;
 };

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/byte_codec.h"
+#include "base/fnv.h"
 
 namespace braid::kv {
 namespace {
@@ -34,14 +35,14 @@ struct Kind {
 constexpr Kind kCommands{0x636b7662, "commands", "braid_kv_take_commands"};  // "bvkc"
 constexpr Kind kReport{0x726b7662, "a report", "braid_kv_worker_report"};
 
-// FNV-1a of words, the last of them filled up with zeros.
+// Of words, the last of them filled up with zeros.
 uint64_t sum_of(std::span<const std::byte> bytes) {
-  uint64_t sum = 0xcbf29ce484222325;
+  uint64_t sum = kFnvStart;
   while (!bytes.empty()) {
     uint64_t word = 0;
     const size_t count = std::min(bytes.size(), sizeof word);
     std::memcpy(&word, bytes.data(), count);
-    sum = (sum ^ word) * 0x100000001b3;
+    sum = fnv_step(sum, word);
     sum ^= sum >> 32;
     bytes = bytes.subspan(count);
   }

@@ -8,16 +8,19 @@ RemoteRank::RemoteRank(const Options& options, Clock& clock) : options_(options)
   next_.shape = options.shape;
 }
 
+Status RemoteRank::check_not_sent() const {
+  if (sent_step_ <= ended_step_) return {};
+  return Status::error("the commands of step " + std::to_string(sent_step_) +
+                           " are taken, so it cannot come behind another copy",
+                       "Call create, reopen and submit before them, or after end_step");
+}
+
 Status RemoteRank::copy(const CopyBatch& batch) {
   next_.batches.push_back(batch);
   return {};
 }
 
 Status RemoteRank::order_compute(const Marks& after) {
-  if (sent_step_ > ended_step_)
-    return Status::error("the commands of step " + std::to_string(sent_step_) +
-                             " are taken, so it cannot come behind another copy",
-                         "Call create, reopen and submit before them, or after end_step");
   next_.compute_after.join({.down = after.down, .up = after.up});
   return {};
 }

@@ -39,8 +39,12 @@ class RemoteRank final : public Rank {
 
   explicit RemoteRank(const Options& options, Clock& clock = system_clock());
 
+  /// Fails if the step that is open has been sent: its launch would not come behind what is asked
+  /// for now.
+  Status check_not_sent() const;
+
   Status copy(const CopyBatch& batch) override;
-  /// Fails if the step that is open has been sent: its launch would not come behind `after`.
+  /// For the next launch. Ask `check_not_sent` before.
   Status order_compute(const Marks& after) override;
   /// Fails if the step's commands have not been taken.
   Status record_step(Mark step) override;

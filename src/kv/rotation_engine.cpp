@@ -59,8 +59,14 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
 RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier)
     : layout_(options.layout), copier_(std::move(copier)), table_(options.slots) {}
 
+Status RotationEngine::check_order() const {
+  BRAID_TRY(failure_);
+  for (const RemoteRank* rank : remote_) BRAID_TRY(rank->check_not_sent());
+  return {};
+}
+
 RotationEngine::Created RotationEngine::create() {
-  if (!failure_.ok()) return {.failure = failure_};
+  if (Status refused = check_order(); !refused.ok()) return {.failure = std::move(refused)};
   const BlockTable::Created created = table_.create(enqueued());
   if (created.refusal != Refusal::kNone) return {.refusal = created.refusal};
   for (const auto& rank : ranks_) {
@@ -74,7 +80,7 @@ RotationEngine::Created RotationEngine::create() {
 }
 
 RotationEngine::Reopened RotationEngine::reopen(BlockId id) {
-  if (!failure_.ok()) return {.failure = failure_};
+  if (Status refused = check_order(); !refused.ok()) return {.failure = std::move(refused)};
   if (const Block* block = table_.find(id); block != nullptr)
     for (const auto& rank : ranks_)
       if (Status ordered = rank->order_compute({.down = block->last.down}); !ordered.ok())
@@ -91,10 +97,8 @@ Status RotationEngine::end_step() {
 
 Submitted RotationEngine::submit(const Plan& plan, const Budget& budget) {
   Submitted submitted;
-  if (!failure_.ok()) {
-    submitted.failure = failure_;
-    return submitted;
-  }
+  submitted.failure = check_order();
+  if (!submitted.failure.ok()) return submitted;
   evict(plan, budget, submitted);
   load(plan, budget, submitted);
   // Write-through is not urgent: after a failure it may wait for the next call.

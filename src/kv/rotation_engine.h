@@ -88,7 +88,9 @@ struct Submitted {
                               ///< slots
   /// Blocks of the plan that are in the wrong state, or for which the host has no slot.
   std::vector<std::pair<BlockId, Refusal>> refused;
-  Status failure;  ///< of a copy: its blocks stay where they were
+  /// Of a copy: its blocks stay where they were. BRAID_ERROR_ARGUMENT: the open step has been sent,
+  /// and nothing was done.
+  Status failure;
 };
 
 /// The changes since the last poll.
@@ -108,13 +110,14 @@ class RotationEngine {
   struct Created {
     BlockId id{};
     Refusal refusal = Refusal::kNone;
-    Status failure{};  ///< the driver could not order the compute stream; or the group's end
+    Status failure{};  ///< the driver could not order the compute stream; the open step has been
+                       ///< sent; or the group's end
     bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
   };
 
   struct Reopened {
     Refusal refusal = Refusal::kNone;
-    Status failure{};  ///< of the driver's, as in Created
+    Status failure{};  ///< as in Created
     bool ok() const { return refusal == Refusal::kNone && failure.ok(); }
   };
 
@@ -151,7 +154,8 @@ class RotationEngine {
   const Report& poll();
 
   /// For a remote rank: what its worker is to apply, and what the worker has reported. Take a
-  /// step's commands between its last `create`, `reopen` or `submit` and `end_step`.
+  /// step's commands between its last `create`, `reopen` or `submit` and `end_step`: in between,
+  /// these are refused.
   Result<std::span<const std::byte>> take_commands(size_t rank);
   Status give_report(size_t rank, std::span<const std::byte> bytes);
 
@@ -178,6 +182,8 @@ class RotationEngine {
   };
 
   RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier);
+  // Fails after the group's end, and while a remote rank has the open step.
+  Status check_order() const;
   Batch new_batch(Direction direction);
   Marks enqueued() const { return {ended_step_, down_mark_, up_mark_}; }
   void evict(const Plan& plan, const Budget& budget, Submitted& submitted);

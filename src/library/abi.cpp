@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/kept_by_thread.h"
+#include "base/sized_struct.h"
 #include "base/try.h"
 #include "braid/braid.h"
 #include "library/copier.h"
@@ -52,11 +53,8 @@ Error check_call(const braid_engine* engine, int priority, const braid_outcome* 
   if (Error wrong = check_engine(engine); !wrong.ok()) return wrong;
   if (priority != BRAID_PRIORITY_BULK && priority != BRAID_PRIORITY_URGENT)
     return Error::argument(std::to_string(priority) + " is not a priority");
-  if (outcome != nullptr && outcome->struct_bytes < sizeof(braid_outcome))
-    return Error::argument("braid_outcome: struct_bytes is " +
-                           std::to_string(outcome->struct_bytes) +
-                           ". Set it to sizeof(braid_outcome)");
-  return Error::none();
+  if (outcome == nullptr) return Error::none();
+  return Error::from(check_sized(outcome, "braid_outcome"), BRAID_ERROR_ARGUMENT);
 }
 
 struct Call {

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/written_text.h"
 #include "preload/report.h"
 
 namespace braid::library {
@@ -13,17 +14,10 @@ std::string render_json(const preload::StatisticsSource& counted, int wait_ms,
   const auto paths = std::make_unique<multipath::PathCounts>();
   std::array<multipath::RelayCount, multipath::kMostGpus> relays;
   const size_t count = counted.collect(wait_ms, *paths, relays);
-  std::string text;
-  const auto append = [](void* all, const char* more, size_t size_bytes) {
-    static_cast<std::string*>(all)->append(more, size_bytes);
-  };
-  {
-    std::array<char, 1024> buffer;
-    TextWriter out(buffer, append, &text);
+  return written_text([&](TextWriter& out) {
     preload::write_report(StatsFormat::kJson, {getpid(), {}}, counted.statistics(), *paths,
                           std::span(relays).first(count), out, problems);
-  }
-  return text;
+  });
 }
 
 }  // namespace braid::library

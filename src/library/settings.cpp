@@ -5,23 +5,10 @@
 #include <span>
 #include <string_view>
 
+#include "base/sized_struct.h"
+
 namespace braid::library {
 namespace {
-
-// A newer caller's struct is longer; its new fields, left at zero, ask for nothing.
-Error check_size(const braid_options& given) {
-  const size_t known_bytes = sizeof(braid_options);
-  if (given.struct_bytes < known_bytes)
-    return Error::argument("braid_options: struct_bytes is " + std::to_string(given.struct_bytes) +
-                           ". Set it to sizeof(braid_options)");
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
-  if (std::any_of(bytes + known_bytes, bytes + given.struct_bytes,
-                  [](unsigned char byte) { return byte != 0; }))
-    return Error::argument(
-        "braid_options: the program sets fields that this libbraid.so, of version " BRAID_VERSION
-        ", does not know. Install the version that the program was built with");
-  return Error::none();
-}
 
 bool is_option(std::string_view name) {
   return std::any_of(option_table().begin(), option_table().end(),
@@ -44,13 +31,12 @@ Error check_names(std::span<const braid_option> rows) {
 }  // namespace
 
 Error read_settings(const braid_options* given, Options& options) {
-  std::span<const braid_option> rows;
-  if (given != nullptr) {
-    if (Error wrong = check_size(*given); !wrong.ok()) return wrong;
-    if (given->count > 0 && given->options == nullptr)
-      return Error::argument("braid_options: a count without options");
-    rows = {given->options, given->count};
-  }
+  braid_options own{};
+  if (const Status wrong = read_sized(given, "braid_options", own); !wrong.ok())
+    return Error::from(wrong, BRAID_ERROR_ARGUMENT);
+  if (own.count > 0 && own.options == nullptr)
+    return Error::argument("braid_options: a count without options");
+  const std::span<const braid_option> rows(own.options, own.count);
   if (Error wrong = check_names(rows); !wrong.ok()) return wrong;
   auto read = read_options([&](const char* name) -> const char* {
     for (const braid_option& row : rows)

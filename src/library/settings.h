@@ -8,9 +8,8 @@
 namespace braid::library {
 
 /// What `given` (null: nothing) does not list comes from the environment, and is the table's
-/// default else; only BRAID_OPENING is `wait`. Fails for a struct of a size that no version of
-/// braid had, or whose later fields ask for what this version lacks, and for names and values that
-/// the table does not take.
+/// default else; only BRAID_OPENING is `wait`. Fails for a struct that base/sized_struct.h does not
+/// read, and for names and values that the table does not take.
 Error read_settings(const braid_options* given, Options& options);
 
 }  // namespace braid::library

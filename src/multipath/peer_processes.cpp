@@ -2,18 +2,16 @@
 
 #include <algorithm>
 
+#include "base/fnv.h"
+
 namespace braid::multipath {
 namespace {
 
 // A process that is stopped while it has the lock must not stop the others for ever.
 constexpr std::chrono::seconds kLongestWait{10};
 
-// FNV-1a; never 0.
-uint64_t key_of(const CUuuid& uuid) {
-  uint64_t key = 0xcbf29ce484222325;
-  for (const char byte : uuid.bytes) key = (key ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  return key | 1;
-}
+// Never 0.
+uint64_t key_of(const CUuuid& uuid) { return fnv({uuid.bytes, sizeof uuid.bytes}) | 1; }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fabric/origin_fields.h"
 #include "transfer/failure.h"
 #include "transfer/sealed.h"
 
@@ -30,10 +31,7 @@ void description_fields(Archive& archive, D& description, uint16_t version) {
   archive.bytes(description.name, kNameBytesMax);
   archive.number(description.version_oldest);
   archive.number(description.version);
-  for (auto& half : description.origin.boot) archive.number(half);
-  archive.number(description.origin.pid_namespace);
-  archive.number(description.origin.started);
-  archive.number(description.origin.process);
+  fabric::origin_fields(archive, description.origin);
   archive.list(description.rails, kRailsInDescriptionMax, [&](auto& rail) {
     archive.bytes(rail.provider, fabric::kProviderBytesMax);
     archive.bytes(rail.host_address, kNameBytesMax);

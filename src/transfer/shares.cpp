@@ -8,6 +8,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/fnv.h"
 #include "base/try.h"
 #include "transfer/providers.h"
 
@@ -27,15 +28,12 @@ constexpr uint64_t kDeadNs = ShareRules{}.dead_after_ns;
 
 constexpr uint64_t kActive = 1, kFull = 2;  // bits
 
-/// FNV-1a of the network namespace and the NIC's address. 0: the rail uses no NIC.
+/// Of the network namespace and the NIC's address. 0: the rail uses no NIC.
 uint64_t key_of(const RailDescription& rail) {
   if (stays_in_host(rail.provider)) return 0;
   struct stat space {};
   (void)stat("/proc/self/ns/net", &space);
-  uint64_t key = 0xcbf29ce484222325;
-  const std::string text = std::to_string(space.st_ino) + " " + rail.host_address;
-  for (const char letter : text) key = (key ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
-  return key | 1;
+  return fnv(std::to_string(space.st_ino) + " " + rail.host_address) | 1;
 }
 
 }  // namespace
@@ -190,7 +188,7 @@ RailShare HostShares::hear(Nic& nic, uint64_t now_ns) {
         silent_ns <= kDeadNs || (silent_ns <= kStoppedNs && table_->is_alive(index));
     for (const SharedNic& shown : other.nics) {
       if (shown.key.load(kRelaxed) != nic.key) continue;
-      heard.members = (heard.members ^ (pid * SharedTable::kRows + index)) * 0x100000001b3;
+      heard.members = fnv_step(heard.members, pid * SharedTable::kRows + index);
       heard.delivered_bytes += shown.delivered_bytes.load(kRelaxed);
       has_neighbours_ = has_neighbours_ || !is_mine;
       const uint64_t flags = shown.flags.load(kRelaxed);

@@ -95,6 +95,20 @@ TEST_P(RemoteCopyFaultsTest, EveryRequestEnds) {
 }
 INSTANTIATE_TEST_SUITE_P(Every, RemoteCopyFaultsTest, ::testing::ValuesIn(copy_faults()), name_of);
 
+class RefusedRecordsTest : public GroupRequestsTest,
+                           public ::testing::WithParamInterface<uint64_t> {};
+
+// Behind copies that steps and other copies wait for. So rarely that no worker's second try is
+// refused, too.
+TEST_P(RefusedRecordsTest, EveryRequestEnds) {
+  begin(GetParam(), {.slots = {9, 12}, .layers = 2, .ranks = 0, .remote_ranks = 2, .lags = true});
+  checker_.refuse_every_record(GetParam());
+  run_with_faults();
+  EXPECT_GT(failures_, 0u);
+  finish_without_faults();
+}
+INSTANTIATE_TEST_SUITE_P(Every, RefusedRecordsTest, ::testing::Values(5, 7, 11, 13));
+
 class RemoteRequestsTest : public GroupRequestsTest,
                            public ::testing::WithParamInterface<uint64_t> {};
 

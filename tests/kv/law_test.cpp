@@ -41,18 +41,6 @@ class LawTest : public KvTest, public ::testing::WithParamInterface<Over> {
     }
     open(opening);
   }
-  BlockId host_only_block(uint64_t version) {
-    const BlockId id = sealed_block(version);
-    (void)rotation().end_use(id);
-    rotation().submit({.evict = {&id, 1}});
-    settle();
-    return id;
-  }
-  void read_in_a_step(BlockId id, uint64_t version) {
-    rotation().begin_step();
-    read(id, version);
-    EXPECT_TRUE(rotation().end_step().ok());
-  }
   // A step that the CPU holds, then one whose block comes into the first one's slot.
   void exchange_behind(Gate& gate) {
     const BlockId cold = host_only_block(1);

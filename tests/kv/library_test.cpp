@@ -262,6 +262,18 @@ TEST_F(KvLibraryTest, MistakesWithWorkersAreNamed) {
   EXPECT_NE(words(worker.end_step()).find("no step is open"), std::string::npos);
   leader.begin_step();
   EXPECT_NE(words(leader.end_step()).find("were not taken"), std::string::npos);
+  ASSERT_TRUE(leader.take_commands(0).ok());
+  const std::string late =
+      "the commands of step 1 are taken, so it cannot come behind another copy. Call create, "
+      "reopen and submit before them, or after end_step";
+  EXPECT_EQ(words(leader.create().status()), late);
+  EXPECT_EQ(words(leader.submit({}).failure), late);
+  const BlockNumber block = 0;
+  const Rotation::Applied reopened = leader.reopen({&block, 1});
+  EXPECT_EQ(reopened.refusal, BRAID_KV_FAILED);
+  EXPECT_EQ(reopened.words(), late);
+  EXPECT_TRUE(leader.end_step().ok());
+  EXPECT_TRUE(leader.create().ok());
   EXPECT_EQ(braid_kv_worker_apply(worker.get(), nullptr, 0, nullptr), BRAID_ERROR_ARGUMENT);
   EXPECT_EQ(braid_kv_worker_report(nullptr, nullptr, nullptr), BRAID_ERROR_ARGUMENT);
   braid_kv_worker_close(nullptr);

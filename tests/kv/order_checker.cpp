@@ -55,7 +55,7 @@ void OrderChecker::compare(const Access& now, const std::vector<Access>& before,
 }
 
 CUresult OrderChecker::stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
-  if (checker->is_refused()) return CUDA_ERROR_UNKNOWN;
+  if (checker->refused_.waits && checker->is_refused()) return CUDA_ERROR_UNKNOWN;
   if (checker->forgets_waits_) return CUDA_SUCCESS;
   const CUresult result = checker->real_.cuStreamWaitEvent(stream, event, flags);
   if (result == CUDA_SUCCESS) join(checker->streams_[stream], checker->events_[event]);

@@ -24,8 +24,10 @@ class OrderChecker {
   /// process, since the functions have no state of their own.
   cuda::Driver watch(const cuda::Driver& real);
 
-  /// From now on every n-th wait and every n-th record is refused; 0: none.
-  void refuse_every(uint64_t n) { refuse_every_ = n; }
+  /// From now on every n-th wait and record is refused, beginning with the first; 0: none.
+  void refuse_every(uint64_t n) { refused_ = {.every = n}; }
+  /// The same, of records alone.
+  void refuse_every_record(uint64_t n) { refused_ = {.every = n, .waits = false}; }
   /// From now on no stream waits for another's event: what the engine orders is not.
   void forget_waits() { forgets_waits_ = true; }
   /// From now on every event is said to have passed, whatever is still under way.
@@ -57,7 +59,13 @@ class OrderChecker {
   void access(CUstream stream, uint64_t address, bool is_write);
   void compare(const Access& now, const std::vector<Access>& before, const char* what);
 
-  bool is_refused() { return refuse_every_ != 0 && ++calls_ % refuse_every_ == 0; }
+  struct Refused {
+    uint64_t every = 0;
+    bool waits = true;
+    uint64_t calls = 0;
+  };
+
+  bool is_refused() { return refused_.every != 0 && refused_.calls++ % refused_.every == 0; }
 
   static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags);
   static CUresult event_record(CUevent event, CUstream stream);
@@ -71,8 +79,7 @@ class OrderChecker {
   Clock host_;
   std::map<uint64_t, Range> ranges_;
   std::vector<std::string> conflicts_;
-  uint64_t refuse_every_ = 0;
-  uint64_t calls_ = 0;
+  Refused refused_;
   bool forgets_waits_ = false;
   bool passes_events_early_ = false;
   bool has_gpu_failed_ = false;

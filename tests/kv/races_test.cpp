@@ -13,13 +13,13 @@ namespace {
 class RacesTest : public KvTest {
  protected:
   void copy_what_a_step_writes() {
-    (void)end_of(sealed_block(1));
+    (void)unused_block(1);
     rotation().submit({});
     settle();
   }
   void load_over_what_is_copied() {
     const BlockId cold = host_only_block(1);
-    const BlockId hot = end_of(sealed_block(2));
+    const BlockId hot = unused_block(2);
     rotation().submit({.evict = {&hot, 1}});
     rotation().poll();
     rotation().submit({.load = {&cold, 1}});
@@ -38,16 +38,7 @@ class RacesTest : public KvTest {
     read_in_a_step(cold, 1);
   }
 
-  BlockId end_of(BlockId id) {
-    EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
-    return id;
-  }
-  BlockId host_only_block(uint64_t version) {
-    const BlockId id = end_of(sealed_block(version));
-    rotation().submit({.evict = {&id, 1}});
-    settle();
-    return id;
-  }
+  // If it is on the GPU.
   void read_in_a_step(BlockId id, uint64_t version) {
     rotation().begin_step();
     if (rotation().table().find(id)->gpu_slot != Block::kNoSlot) read(id, version);

@@ -16,20 +16,6 @@ class RemoteRanksTest : public KvTest {
 
   void open_three() { open({.ranks = 1, .remote_ranks = 2}); }
 
-  // Written and sealed; the copies are not carried out yet by the remote ranks.
-  BlockId unused_block(uint64_t version) {
-    const BlockId id = sealed_block(version);
-    EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
-    let_remote_ranks_work();
-    return id;
-  }
-  BlockId host_only_block(uint64_t version) {
-    const BlockId id = unused_block(version);
-    EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
-    settle();
-    EXPECT_EQ(state(id), BlockState::kHostOnly);
-    return id;
-  }
   std::vector<std::byte> take_commands(size_t rank) {
     const auto taken = rotation().take_commands(rank);
     EXPECT_TRUE(taken.ok()) << taken.status().message();
@@ -51,16 +37,7 @@ bool has(const std::string& words, const std::string& part) {
 
 TEST_F(RemoteRanksTest, ABlockComesBackOnEveryRank) {
   open_three();
-  const BlockId id = host_only_block(3);
-  expect_on_host(id, 3);
-  std::array<BlockId, 7> others;  // something else is written where the block was
-  for (BlockId& other : others) other = sealed_block(9);
-  EXPECT_EQ(rotation().submit({.load = {&id, 1}}).loads_left, 0u);
-  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-  read_in_a_step({&id, 1}, 3);
-  read_in_a_step(others, 9);
-  settle();
-  EXPECT_EQ(state(id), BlockState::kSynced);
+  make_a_round_trip();
 }
 
 TEST_F(RemoteRanksTest, ACopyHasLandedOnceEveryRankHasReportedIt) {
@@ -96,7 +73,7 @@ TEST_F(RemoteRanksTest, NoCallOfAWorkerWaits) {
   for (const BlockId id : hot) (void)rotation().end_use(id);
   EXPECT_EQ(rotation().submit({.evict = hot, .load = {&cold, 1}}).loads_left, 0u);
   EXPECT_EQ(rotation().begin_use(cold), Refusal::kNone);
-  read_in_a_step({&cold, 1}, 1);
+  read_in_a_step(cold, 1);
   let_remote_ranks_work();
   EXPECT_TRUE(rotation().poll().loaded.empty());
   EXPECT_EQ(rotation().table().gpu().free_count(), 0u) << "a step still reads the slots";
@@ -127,7 +104,7 @@ TEST_F(RemoteRanksTest, CommandsAreCarriedOutOnceAndInOrder) {
     for (const size_t step : {1, 2}) EXPECT_TRUE(carry_out(remote, sent[remote][step]).ok());
   }
   settle();
-  read_in_a_step({&id, 1}, 5);
+  read_in_a_step(id, 5);
 }
 
 TEST_F(RemoteRanksTest, BytesThatWereCutOrChangedAreRefused) {
@@ -208,10 +185,31 @@ TEST_F(RemoteRanksTest, AStepsCommandsAreTakenBeforeItEnds) {
   for (const size_t remote : {0, 1})
     EXPECT_TRUE(carry_out(remote, {take_commands(1 + remote), {}}).ok());
   EXPECT_TRUE(has(rotation().create().failure.message(), "commands of step 1 are taken"));
+  EXPECT_EQ(rotation().table().size(), 0u);
   EXPECT_TRUE(rotation().end_step().ok());
   EXPECT_TRUE(take_commands(1).empty()) << "there is nothing to send";
   EXPECT_TRUE(has(rotation().take_commands(0).status().message(), "rank 0 is of this process"));
   EXPECT_TRUE(rotation().create().ok());
+}
+
+TEST_F(RemoteRanksTest, APlanThatComesAfterTheStepsCommandsHasDoneNothing) {
+  open({.ranks = 1, .remote_ranks = 1});
+  const BlockId cold = host_only_block(1);
+  const BlockId hot = unused_block(2);
+  const std::vector<std::byte> commands = commands_of_a_step(1);
+  const Submitted late = rotation().submit({.evict = {&hot, 1}, .load = {&cold, 1}});
+  EXPECT_EQ(late.failure.code(), BRAID_ERROR_ARGUMENT);
+  EXPECT_TRUE(has(late.failure.message(), "commands of step 3 are taken"));
+  EXPECT_EQ(late.down_bytes + late.up_bytes, 0u);
+  EXPECT_EQ(state(cold), BlockState::kHostOnly);
+  EXPECT_EQ(state(hot), BlockState::kSealed);
+  EXPECT_EQ(rotation().table().gpu().fenced_count(), 0u) << "no rank has begun a copy";
+  EXPECT_TRUE(carry_out(0, {commands, {}}).ok());
+  EXPECT_TRUE(rotation().end_step().ok());
+  EXPECT_TRUE(rotation().submit({.evict = {&hot, 1}, .load = {&cold, 1}}).failure.ok());
+  settle();
+  expect_on_host(hot, 2);
+  EXPECT_EQ(state(cold), BlockState::kSynced);
 }
 
 TEST_F(RemoteRanksTest, AWorkersStepEndsBeforeTheNextCommands) {
@@ -255,9 +253,7 @@ TEST_F(RemoteRanksTest, WhatOneRankCannotCopyStaysOnAllWhereItIs) {
     expect_on_host(id, 7);
     EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
     remote_faults_ = {};
-    EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
-    EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-    read_in_a_step({&id, 1}, 7);
+    load_and_read(id, 7);
     (void)rotation().end_use(id);
     (void)rotation().release(id);
     settle();
@@ -295,6 +291,39 @@ TEST_F(RemoteRanksTest, AFailureIsToldThoughAnotherReportCameBeforeThePoll) {
   EXPECT_EQ(rotation().poll().failed, std::vector{id});
   EXPECT_EQ(state(id), BlockState::kHostOnly);
   expect_on_host(id, 1);
+}
+
+// The copy is in the stream: it may land, and the step that is ordered behind it is launched.
+TEST_F(RemoteRanksTest, ALoadWhoseEventWasRefusedFailsAlone) {
+  open({.slots = {1, 8}, .ranks = 0, .remote_ranks = 1});
+  const BlockId id = host_only_block(1);
+  EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  rotation().begin_step();
+  checker_.refuse_every_record(2);  // and not when the worker tries again
+  EXPECT_TRUE(carry_out(0, {take_commands(0), {}}).ok());
+  checker_.refuse_every(0);
+  EXPECT_TRUE(rotation().end_step().ok());
+  const Report& report = settle();
+  EXPECT_TRUE(report.failure.ok()) << report.failure.message();
+  EXPECT_EQ(report.failed, std::vector{id});
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
+  load_and_read(id, 1);
+}
+
+// The step writes where the load may land yet.
+TEST_F(RemoteRanksTest, AStepWritesBehindALoadWhoseEventWasRefused) {
+  open({.slots = {1, 8}, .ranks = 0, .remote_ranks = 1});
+  const BlockId aborted = host_only_block(1);
+  EXPECT_TRUE(rotation().submit({.load = {&aborted, 1}}).failure.ok());
+  EXPECT_EQ(rotation().release(aborted), Refusal::kNone);
+  const BlockId id = sealed_block(2);
+  checker_.refuse_every_record(2);
+  let_remote_ranks_work();
+  checker_.refuse_every(0);
+  read_in_a_step(id, 2);
+  EXPECT_TRUE(settle().failure.ok());
 }
 
 TEST_F(RemoteRanksTest, ARankThatCannotOrderItsStepEndsTheGroup) {

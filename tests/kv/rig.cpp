@@ -18,7 +18,7 @@ Status FaultyCopier::copy(std::span<const library::Copy> copies, CUstream stream
   if (faults_.kind == CopyFaults::Kind::kHalf)
     (void)inner_->copy(copies.first(copies.size() / 2), stream, urgency);
   if (faults_.kind == CopyFaults::Kind::kEnqueued) (void)inner_->copy(copies, stream, urgency);
-  return Status::error("a copy that the test has refused");
+  return Status::of(BRAID_ERROR_CUDA, "a copy that the test has refused");
 }
 
 void KvTest::TearDown() {
@@ -246,6 +246,40 @@ BlockId KvTest::sealed_block(uint64_t version) {
   EXPECT_EQ(rotation_->seal(created.id), Refusal::kNone);
   EXPECT_TRUE(end_step().ok());
   return created.id;
+}
+
+BlockId KvTest::unused_block(uint64_t version) {
+  const BlockId id = sealed_block(version);
+  EXPECT_EQ(rotation_->end_use(id), Refusal::kNone);
+  let_remote_ranks_work();
+  return id;
+}
+
+BlockId KvTest::host_only_block(uint64_t version) {
+  const BlockId id = unused_block(version);
+  const Submitted submitted = rotation_->submit({.evict = {&id, 1}});
+  EXPECT_TRUE(submitted.failure.ok() && submitted.refused.empty());
+  settle();
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  return id;
+}
+
+void KvTest::load_and_read(BlockId id, uint64_t version) {
+  const Submitted submitted = rotation_->submit({.load = {&id, 1}});
+  EXPECT_TRUE(submitted.failure.ok() && submitted.loads_left == 0);
+  EXPECT_EQ(rotation_->begin_use(id), Refusal::kNone) << "the compute stream waits for the load";
+  read_in_a_step(id, version);
+}
+
+void KvTest::make_a_round_trip() {
+  const BlockId id = host_only_block(3);
+  expect_on_host(id, 3);
+  std::array<BlockId, 7> others;
+  for (BlockId& other : others) other = sealed_block(9);
+  load_and_read(id, 3);
+  read_in_a_step(others, 9);
+  settle();
+  EXPECT_EQ(state(id), BlockState::kSynced);
 }
 
 const Report& KvTest::settle() {

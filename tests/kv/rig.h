@@ -109,11 +109,21 @@ class KvTest : public braid::test::ServerTest {
 
   /// One step that reads the blocks.
   void read_in_a_step(std::span<const BlockId> ids, uint64_t version);
+  void read_in_a_step(BlockId id, uint64_t version) { read_in_a_step({&id, 1}, version); }
+  /// Loads a block, and reads it in the next step.
+  void load_and_read(BlockId id, uint64_t version);
   /// What a block holds on the host is `version`, on each rank.
   void expect_on_host(BlockId id, uint64_t version);
 
   /// One step that writes the block, which is sealed then.
   BlockId sealed_block(uint64_t version);
+  /// The same block without a user.
+  BlockId unused_block(uint64_t version);
+  /// One that has left the GPU.
+  BlockId host_only_block(uint64_t version);
+  /// With 8 slots on the GPU: a block leaves, others come to where it was, and it comes back as it
+  /// was.
+  void make_a_round_trip();
   /// Until all is quiet; what was read is verified.
   const Report& settle();
 

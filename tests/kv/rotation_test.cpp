@@ -22,37 +22,16 @@ class RotationTest : public KvTest {
     EXPECT_EQ(state(id), BlockState::kSynced);
     return id;
   }
-  BlockId host_only_block(uint64_t version) {
-    const BlockId id = synced_block(version);
-    EXPECT_EQ(rotation().end_use(id), Refusal::kNone);
-    EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).refused.empty());
-    EXPECT_EQ(state(id), BlockState::kHostOnly);
-    return id;
-  }
 };
 
 TEST_F(RotationTest, ABlockComesBackAsItWas) {
   open({});
-  const BlockId id = host_only_block(3);
-  expect_on_host(id, 3);
-  std::array<BlockId, 7> others;  // something else is written where the block was
-  for (BlockId& other : others) other = sealed_block(9);
-  EXPECT_EQ(rotation().submit({.load = {&id, 1}}).loads_left, 0u);
-  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone) << "the compute stream waits for the load";
-  read_in_a_step({&id, 1}, 3);
-  read_in_a_step(others, 9);
-  settle();
-  EXPECT_EQ(state(id), BlockState::kSynced);
+  make_a_round_trip();
 }
 
 TEST_F(RotationTest, BlockFirstCachesToo) {
   open({.order = GpuOrder::kBlockFirst});
-  const BlockId id = host_only_block(4);
-  expect_on_host(id, 4);
-  rotation().submit({.load = {&id, 1}});
-  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-  read_in_a_step({&id, 1}, 4);
-  settle();
+  make_a_round_trip();
 }
 
 TEST_F(RotationTest, ALoadThatIsPolledForIsUsedOnceItIsReported) {
@@ -62,7 +41,7 @@ TEST_F(RotationTest, ALoadThatIsPolledForIsUsedOnceItIsReported) {
   EXPECT_EQ(rotation().begin_use(id), Refusal::kCopying);
   EXPECT_EQ(rotation().drain().loaded, std::vector{id});
   EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-  read_in_a_step({&id, 1}, 5);
+  read_in_a_step(id, 5);
 }
 
 // Section 4.3.2: full blocks are written through while their request runs, so that a preemption
@@ -115,12 +94,12 @@ TEST_F(RotationTest, ASlotIsUsedAgainBehindTheStepThatReadsIt) {
   const BlockId first = host_only_block(1);
   const BlockId second = synced_block(2);
   (void)synced_block(3);
-  read_in_a_step({&second, 1}, 2);
+  read_in_a_step(second, 2);
   (void)rotation().end_use(second);
   const Submitted submitted = rotation().submit({.evict = {&second, 1}, .load = {&first, 1}});
   EXPECT_EQ(submitted.loads_left, 0u);
   EXPECT_EQ(rotation().begin_use(first), Refusal::kNone);
-  read_in_a_step({&first, 1}, 1);
+  read_in_a_step(first, 1);
 }
 
 // A running step holds back only what comes into its blocks' slots.
@@ -130,7 +109,7 @@ TEST_F(RotationTest, ALoadIntoAFreeSlotWaitsForNoStep) {
   const BlockId hot = synced_block(3);
   Gate gate(driver());
   gate.hold(compute(0));
-  read_in_a_step({&hot, 1}, 3);
+  read_in_a_step(hot, 3);
   (void)rotation().end_use(hot);
   const Submitted submitted =
       rotation().submit({.evict = {&hot, 1}, .load = cold, .landing = Landing::kPolled});
@@ -189,8 +168,7 @@ TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
   using Kind = CopyFaults::Kind;
   open({.slots = {8, 4}});
   for (const Kind kind : {Kind::kRefused, Kind::kHalf, Kind::kEnqueued}) {
-    const BlockId id = sealed_block(7);
-    (void)rotation().end_use(id);
+    const BlockId id = unused_block(7);
     faults_ = {.kind = kind, .every = 1};
     EXPECT_FALSE(rotation().submit({.evict = {&id, 1}}).failure.ok());
     EXPECT_EQ(state(id), BlockState::kSealed);
@@ -204,9 +182,7 @@ TEST_F(RotationTest, WhatARefusedCopyWouldHaveMovedStaysWhereItIs) {
     EXPECT_FALSE(rotation().submit({.load = {&id, 1}}).failure.ok());
     EXPECT_EQ(state(id), BlockState::kHostOnly);
     faults_ = {};
-    EXPECT_TRUE(rotation().submit({.load = {&id, 1}}).failure.ok());
-    EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
-    read_in_a_step({&id, 1}, 7);
+    load_and_read(id, 7);
     (void)rotation().end_use(id);
     (void)rotation().release(id);
     settle();
@@ -225,6 +201,29 @@ TEST_F(RotationTest, SlotsOfABatchWithoutAnEventComeBack) {
   settle();
   settle();
   EXPECT_EQ(rotation().table().host().fenced_count(), 0u);
+}
+
+// It may still land: whoever has its slot next comes behind it, before any `poll`.
+TEST_F(RotationTest, ASlotIsTakenBehindALoadWhoseEventWasRefused) {
+  open({.slots = {1, 8}});
+  const BlockId first = host_only_block(1);
+  const BlockId second = host_only_block(2);
+  const auto load_without_event = [&](BlockId id) {
+    checker_.refuse_every_record(1);
+    const Status failure = rotation().submit({.load = {&id, 1}}).failure;
+    EXPECT_TRUE(failure.message().find("recording") != std::string::npos) << failure.message();
+    EXPECT_EQ(state(id), BlockState::kHostOnly);
+    checker_.refuse_every(0);
+  };
+  load_without_event(first);
+  load_and_read(second, 2);
+  (void)rotation().end_use(second);
+  settle();
+  EXPECT_TRUE(rotation().submit({.evict = {&second, 1}}).failure.ok());
+  load_without_event(first);
+  const BlockId written = sealed_block(3);
+  read_in_a_step(written, 3);
+  for (const BlockId id : {first, second}) expect_on_host(id, id == first ? 1 : 2);
 }
 
 // A copy that failed may still read the block: what is to write it must come behind that copy.
@@ -277,7 +276,7 @@ TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
   EXPECT_EQ(submitted.refused[0].second, Refusal::kNoHostSlot);
   settle();
   EXPECT_EQ(state(blocks[2]), BlockState::kSealed);
-  read_in_a_step({&blocks[2], 1}, 1);
+  read_in_a_step(blocks[2], 1);
 }
 
 TEST_F(RotationTest, WhatAStepWritesIsNotCopiedBeforeTheStepIsEnqueued) {

@@ -135,7 +135,7 @@ TEST_F(ErrorsTest, StructsOfOtherVersions) {
   braid_close(engine);
   options.later_field = 1;
   EXPECT_EQ(braid_open(&options.known, &engine), BRAID_ERROR_ARGUMENT);
-  EXPECT_TRUE(says(braid_version())) << braid_last_error();
+  EXPECT_TRUE(says("does not know")) << braid_last_error();
 }
 
 TEST_F(ErrorsTest, WordsBelongToTheThread) {

@@ -134,8 +134,8 @@ class Build:
     def change(self, mutant):
         """What went wrong."""
         self.before = {file: (self.sources / file).read_bytes() for file in mutant.files}
-        patched = run("patch", "--quiet", "--no-backup-if-mismatch", "-p1", "-d", self.sources, "-i",
-                      mutant.patch)
+        patched = run("patch", "--quiet", "--no-backup-if-mismatch", "--fuzz=0", "-p1", "-d",
+                      self.sources, "-i", mutant.patch)
         return patched.stdout + patched.stderr if patched.returncode else ""
 
     def change_back(self):

@@ -170,6 +170,21 @@ def rule_workplace_paths(tree):
     yield from matches(tree, tree.paths, "/wor" + "k/|/home/" + r"\w", "a path of one machine")
 
 
+# ---- Mutants ----
+
+def rule_mutants(tree):
+    """Every patch of tests/mutants fits the code with all of its context: elsewhere it would break another thing."""
+    patches = [path for path in tree.paths if under(path, "tests/mutants") and path.endswith(".patch")]
+    if patches and not shutil.which("patch"):
+        raise Unchecked("patch is not installed")
+    for path in patches:
+        done = subprocess.run(["patch", "--dry-run", "--batch", "--forward", "--fuzz=0", "-p1", "-r-",
+                               "-d", str(tree.root), "-i", str(tree.root / path)],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            yield Violation(path, 1, f"does not fit: make it anew ({done.stdout.splitlines()[-1]})")
+
+
 # ---- Documents ----
 
 def heading_anchors(text):

@@ -115,6 +115,17 @@ class TidyTest(unittest.TestCase):
         self.assert_found("whitespace", "src/base/a.cpp", 1, "int x;")
         self.assert_clean("whitespace", "Makefile", "all:\n\t@true\n")
 
+    def test_mutants(self):
+        """A patch that fits somewhere else, one that fits only roughly, and one that does not fit."""
+        code, patch = "src/base/a.cpp", "tests/mutants/a.patch"
+        lines = [f"int f{number}();" for number in range(9)]
+        mutant = ("words\n--- a/src/base/a.cpp\n+++ b/src/base/a.cpp\n@@ -3,5 +3,4 @@\n int f2();\n"
+                  " int f3();\n-int f4();\n int f5();\n int f6();\n")
+        for changed, violations in (({}, []), ({0: "\n\nint f0();"}, []), ({2: "int g();"}, [(patch, 1)]),
+                                    ({4: "int g();"}, [(patch, 1)])):
+            text = "\n".join(changed.get(at, line) for at, line in enumerate(lines)) + "\n"
+            self.assertEqual(self.found("mutants", {code: text, patch: mutant}), violations, text)
+
     def test_unfinished(self):
         for word in ("TO" + "DO", "FIX" + "ME", "X" * 3, "not " + "implemented"):
             self.assert_found("unfinished", "src/base/a.cpp", 2, f"\n// {word}: later\n")

@@ -278,8 +278,10 @@ TEST(TransferOptions, AShorterStructIsTakenAndALongerOneUnlessItAsksForWhatIsNot
   options.later_field = 1;
   EXPECT_EQ(open(sizeof options), BRAID_ERROR_ARGUMENT);
   EXPECT_NE(std::strstr(braid_transfer_last_error(), "does not know"), nullptr);
-  EXPECT_EQ(open(0), BRAID_ERROR_ARGUMENT);
-  EXPECT_NE(std::strstr(braid_transfer_last_error(), "sizeof(braid_transfer_options)"), nullptr);
+  for (const size_t mistake : {size_t{0}, sizeof &options}) {
+    EXPECT_EQ(open(mistake), BRAID_ERROR_ARGUMENT);
+    EXPECT_NE(std::strstr(braid_transfer_last_error(), "sizeof(braid_transfer_options)"), nullptr);
+  }
   EXPECT_EQ(open(~size_t{0}), BRAID_ERROR_ARGUMENT) << "nobody has set it";
 }
 

@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "host/process_file.h"
+#include "host/process_stat.h"
 
 namespace braid::fabric {
 namespace {
@@ -33,18 +33,11 @@ std::array<uint64_t, 2> boot_id() {
   return id;
 }
 
-/// In clock ticks after the boot; 0: there is no such process, or it is hidden. Source: proc(5),
-/// field 22 of stat.
+/// In clock ticks after the boot; 0: there is no such process, or it is hidden.
 uint64_t started(uint32_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const size_t after_name = line.rfind(')');
-  if (after_name == std::string::npos) return 0;
-  std::istringstream fields(line.substr(after_name + 1));
-  std::string field;
-  for (int number = 3; number <= 22; ++number) fields >> field;
-  return std::strtoull(field.c_str(), nullptr, 10);
+  uint64_t ticks = 0;
+  stat_fields(process, 22) >> ticks;
+  return ticks;
 }
 
 class HostProcesses final : public Processes {

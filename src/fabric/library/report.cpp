@@ -6,22 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/metric.h"
 #include "base/prometheus.h"
-#include "base/text_writer.h"
+#include "base/written_text.h"
 
 namespace braid::fabric {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One number of the report: its key in JSON and Prometheus, and its description.
-struct Count {
-  const char* key;
-  const char* metric;
-  const char* type;
-  const char* help;
-  std::function<uint64_t(const EngineReport&)> value;
-};
+using Count = Metric<std::function<uint64_t(const EngineReport&)>>;
 
 const std::vector<Count>& counts() {
   static const std::vector<Count> table = {
@@ -56,13 +50,7 @@ const std::vector<Count>& counts() {
 }
 
 /// One number of a peer over a rail.
-struct Column {
-  const char* key;
-  const char* metric;
-  const char* type;
-  const char* help;
-  uint64_t RouteStatistics::*value;
-};
+using Column = Metric<uint64_t RouteStatistics::*>;
 
 constexpr std::array<Column, 5> kColumns = {{
     {"writes", "braid_fabric_writes_total", "counter", "Slices that have been written.",
@@ -191,8 +179,8 @@ void write_states(const EngineReport& report, TextWriter& out) {
 void write_prometheus(const EngineReport& report, TextWriter& out) {
   const std::string engine = hex(report.engine);
   for (const Count& count : counts()) {
-    write_head(count.metric, count.type, count.help, out);
-    out << count.metric << "{engine=\"" << engine << "\"} " << count.value(report) << "\n";
+    write_head(count, out);
+    out << count.name << "{engine=\"" << engine << "\"} " << count.value(report) << "\n";
   }
   write_head("braid_fabric_immediates_total", "counter", "Immediates that have arrived.", out);
   for (size_t rail = 0; rail < report.rails.size(); ++rail) {
@@ -202,9 +190,9 @@ void write_prometheus(const EngineReport& report, TextWriter& out) {
     out << "\"} " << report.rails[rail].immediates << "\n";
   }
   for (const Column& column : kColumns) {
-    write_head(column.metric, column.type, column.help, out);
+    write_head(column, out);
     for (const RouteStatistics& route : report.routes)
-      write_series(column.metric, report, route, "", route.*column.value, out);
+      write_series(column.name, report, route, "", route.*column.value, out);
   }
   write_states(report, out);
   write_head("braid_fabric_peer_quarantined_bytes", "gauge",
@@ -242,19 +230,10 @@ EngineReport report_of(const Engine& engine) {
 
 std::string write_report(StatsFormat format, const EngineReport& report) {
   if (format == StatsFormat::kJson) return write_json(report);
-  std::string text;
-  char buffer[512];
-  {
-    TextWriter out(
-        buffer,
-        [](void* context, const char* part, size_t size_bytes) {
-          static_cast<std::string*>(context)->append(part, size_bytes);
-        },
-        &text);
+  return written_text([&](TextWriter& out) {
     if (format == StatsFormat::kText) write_text(report, out);
     if (format == StatsFormat::kPrometheus) write_prometheus(report, out);
-  }
-  return text;
+  });
 }
 
 }  // namespace braid::fabric

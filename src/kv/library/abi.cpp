@@ -60,8 +60,7 @@ braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv) {
     if (const braid_status wrong = check_struct(options, "braid_kv_options"); wrong != BRAID_OK)
       return wrong;
     auto opened = std::make_unique<braid_kv>();
-    if (const Status failed = open(*options, *opened); !failed.ok())
-      return report(failed, failed.cuda_result() != 0 ? BRAID_ERROR_CUDA : BRAID_ERROR_ARGUMENT);
+    if (const Status failed = open(*options, *opened); !failed.ok()) return report_failure(failed);
     *kv = opened.release();  // owner: the caller, until braid_kv_close
     return BRAID_OK;
   });

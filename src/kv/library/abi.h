@@ -32,14 +32,11 @@ namespace braid::kv::abi {
 
 using namespace braid::abi;
 
-/// The code of a failure that the caller's arguments did not cause.
+/// The code says whether the caller's mistake was the cause, the driver, or another process.
 inline braid_status report_failure(const Status& status) {
-  return report(status, status.code() == BRAID_ERROR_PEER ? BRAID_ERROR_PEER : BRAID_ERROR_CUDA);
-}
-/// The same, where the arguments may be the cause.
-inline braid_status report_refusal(const Status& status) {
-  const bool is_argument = status.code() == BRAID_ERROR_ARGUMENT && status.cuda_result() == 0;
-  return is_argument ? report(status) : report_failure(status);
+  const bool is_drivers = status.code() != BRAID_ERROR_PEER &&
+                          (status.code() != BRAID_ERROR_ARGUMENT || status.cuda_result() != 0);
+  return report(status, is_drivers ? BRAID_ERROR_CUDA : status.code());
 }
 
 }  // namespace braid::kv::abi

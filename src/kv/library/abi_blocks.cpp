@@ -133,7 +133,7 @@ uint64_t braid_kv_begin_step(braid_kv* kv) {
 }
 
 braid_status braid_kv_end_step(braid_kv* kv) {
-  return guarded(kv, [](braid_kv& engine) { return report_refusal(engine.rotation->end_step()); });
+  return guarded(kv, [](braid_kv& engine) { return report_failure(engine.rotation->end_step()); });
 }
 
 braid_status braid_kv_submit(braid_kv* kv, const braid_kv_plan* plan,

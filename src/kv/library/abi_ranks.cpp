@@ -44,7 +44,7 @@ braid_status braid_kv_take_commands(braid_kv* kv, size_t rank, const void** byte
       kv,
       [&](braid_kv& engine) {
         const auto taken = engine.rotation->take_commands(rank);
-        if (!taken.ok()) return report_refusal(taken.status());
+        if (!taken.ok()) return report_failure(taken.status());
         return hand_out(taken.value(), bytes, size_bytes);
       },
       bytes, size_bytes);
@@ -68,7 +68,7 @@ braid_status braid_kv_worker_open(const braid_kv_options* options, uint32_t rank
       return wrong;
     auto opened = std::make_unique<braid_kv_worker>();
     if (const Status failed = open(*options, rank, *opened); !failed.ok())
-      return report_refusal(failed);
+      return report_failure(failed);
     *worker = opened.release();  // owner: the caller, until braid_kv_worker_close
     return BRAID_OK;
   });
@@ -87,7 +87,7 @@ braid_status braid_kv_worker_apply(braid_kv_worker* worker, const void* bytes, s
         if (const braid_status wrong = check_struct(applied, "braid_kv_applied"); wrong != BRAID_OK)
           return wrong;
         const auto done = rank.worker->apply(span_of(bytes, size_bytes));
-        if (!done.ok()) return report_refusal(done.status());
+        if (!done.ok()) return report_failure(done.status());
         applied->step = done.value().step;
         applied->failed_batches = done.value().failed_batches;
         return BRAID_OK;
@@ -97,7 +97,7 @@ braid_status braid_kv_worker_apply(braid_kv_worker* worker, const void* bytes, s
 
 braid_status braid_kv_worker_end_step(braid_kv_worker* worker) {
   return guarded(worker,
-                 [](braid_kv_worker& rank) { return report_refusal(rank.worker->end_step()); });
+                 [](braid_kv_worker& rank) { return report_failure(rank.worker->end_step()); });
 }
 
 braid_status braid_kv_worker_report(braid_kv_worker* worker, const void** bytes,

@@ -24,23 +24,30 @@ Queue paused(const View& view) {
   return queue;
 }
 
+/// Those run that are before the others. One that is paused preempts the last of those that run,
+/// if it may.
+template <typename Before, typename MayPreempt>
+Decision decide_in_order(const View& view, const Before& before, const MayPreempt& may_preempt) {
+  Room room(view);
+  const Queue victims = in_reverse(view, RequestState::kRunning, before);
+  cover_growth(room, victims);
+  Queue queue = paused(view);
+  std::sort(queue.begin(), queue.end(), before);
+  admit_by_preempting(room, queue, victims, may_preempt);
+  return room.take();
+}
+
 /// Earliest deadline first, of the next token: preempts the requests with later deadlines.
 class Edf final : public Policy {
  public:
   std::string_view name() const override { return "edf"; }
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
-    Room room(view);
-    const Queue victims = in_reverse(view, RequestState::kRunning, is_due_first);
-    cover_growth(room, victims);
-    Queue queue = paused(view);
-    std::sort(queue.begin(), queue.end(), is_due_first);
-    admit_by_preempting(room, queue, victims,
-                        [&](const RequestView& candidate, const RequestView& victim) {
-                          return victim.running_since_us < view.now_us &&
-                                 deadline_us(candidate) < deadline_us(victim);
-                        });
-    return room.take();
+    return decide_in_order(view, is_due_first,
+                           [&](const RequestView& candidate, const RequestView& victim) {
+                             return victim.running_since_us < view.now_us &&
+                                    deadline_us(candidate) < deadline_us(victim);
+                           });
   }
 };
 
@@ -51,16 +58,10 @@ class SloClasses final : public Policy {
   std::string_view name() const override { return "slo_classes"; }
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
-    Room room(view);
-    const Queue victims = in_reverse(view, RequestState::kRunning, is_above);
-    cover_growth(room, victims);
-    Queue queue = paused(view);
-    std::sort(queue.begin(), queue.end(), is_above);
-    admit_by_preempting(room, queue, victims,
-                        [](const RequestView& candidate, const RequestView& victim) {
-                          return candidate.priority < victim.priority;
-                        });
-    return room.take();
+    return decide_in_order(view, is_above,
+                           [](const RequestView& candidate, const RequestView& victim) {
+                             return candidate.priority < victim.priority;
+                           });
   }
 
  private:

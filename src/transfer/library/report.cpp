@@ -6,22 +6,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/metric.h"
 #include "base/prometheus.h"
-#include "base/text_writer.h"
+#include "base/written_text.h"
 
 namespace braid::transfer {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One number in every form: its key in JSON and Prometheus, and its meaning.
-struct Count {
-  const char* key;
-  const char* metric;
-  const char* type;
-  const char* help;
-  std::function<uint64_t(const TransferReport&)> value;
-};
+using Count = Metric<std::function<uint64_t(const TransferReport&)>>;
 
 const std::vector<Count>& counts() {
   using R = TransferReport;
@@ -68,13 +62,7 @@ const std::vector<Count>& counts() {
 }
 
 /// One number of a way.
-struct Column {
-  const char* key;
-  const char* metric;
-  const char* type;
-  const char* help;
-  uint64_t PathView::*value;
-};
+using Column = Metric<uint64_t PathView::*>;
 
 constexpr std::array<Column, 4> kColumns = {{
     {"delivered_bytes", "braid_transfer_way_bytes_total", "counter", "Bytes that went this way.",
@@ -176,13 +164,13 @@ void write_labels(const PathStatistics& path, TextWriter& out) {
 
 void write_prometheus(const TransferReport& report, TextWriter& out) {
   for (const Count& count : counts()) {
-    write_head(count.metric, count.type, count.help, out);
-    out << count.metric << " " << count.value(report) << "\n";
+    write_head(count, out);
+    out << count.name << " " << count.value(report) << "\n";
   }
   for (const Column& column : kColumns) {
-    write_head(column.metric, column.type, column.help, out);
+    write_head(column, out);
     for (const PathStatistics& path : report.paths) {
-      out << column.metric << "{";
+      out << column.name << "{";
       write_labels(path, out);
       out << "} " << path.view.*column.value << "\n";
     }
@@ -215,17 +203,9 @@ TransferReport report_of(const Engine& engine, const std::string& name) {
 std::string write_report(StatsFormat format, const TransferReport& report) {
   if (format == StatsFormat::kJson) return write_json(report);
   if (format == StatsFormat::kText) return write_text(report);
-  std::string text;
-  if (format != StatsFormat::kPrometheus) return text;
-  std::array<char, 1024> buffer;
-  const auto append = [](void* context, const char* part, size_t size_bytes) {
-    static_cast<std::string*>(context)->append(part, size_bytes);
-  };
-  {
-    TextWriter out(buffer, append, &text);
-    write_prometheus(report, out);
-  }
-  return text;
+  return written_text([&](TextWriter& out) {
+    if (format == StatsFormat::kPrometheus) write_prometheus(report, out);
+  });
 }
 
 std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
