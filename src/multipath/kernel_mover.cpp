@@ -87,6 +87,16 @@ CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const Re
                 channel.stream, args);
 }
 
+// The gate: the program's stream goes on when the count of landed slices is complete, however late
+// a relay's kernel leaves. If the driver does not have it, the stream waits for the kernels.
+CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const TransferState& state,
+                    std::span<const ChannelUse> relays) {
+  const CUdeviceptr done = state.counters + offsetof(cuda::TransferCounters, done);
+  const CUresult waits =
+      driver.cuStreamWaitValue32(job.stream, done, state.done, job.direct.wait_flags);
+  return waits == CUDA_SUCCESS ? waits : wait_by_events(driver, relays, job.stream);
+}
+
 // One transfer while it is being enqueued.
 class Enqueuing {
  public:
@@ -169,16 +179,6 @@ void Enqueuing::signal_relays() {
     state_.add(*path.channels[0]);
     enqueued_.via |= gpu_bit(path.relay->gpu());
   }
-}
-
-// The gate: the program's stream goes on when the count of landed slices is complete, however late
-// a relay's kernel leaves. If the driver does not have it, the stream waits for the kernels.
-CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const TransferState& state,
-                    std::span<const ChannelUse> relays) {
-  const CUdeviceptr done = state.counters + offsetof(cuda::TransferCounters, done);
-  const CUresult waits =
-      driver.cuStreamWaitValue32(job.stream, done, state.done, job.direct.wait_flags);
-  return waits == CUDA_SUCCESS ? waits : wait_by_events(driver, relays, job.stream);
 }
 
 // Relays are launched before the driver's copies, since a batch of the driver takes the caller much
