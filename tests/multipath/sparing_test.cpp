@@ -142,6 +142,26 @@ class SparingTest : public test::ServerTest {
       }
       return true;
     }
+    /// What the stream's next operation sees of the last segment, which relays carry.
+    std::vector<uint8_t> last_as_seen() {
+      const Segment& last = segments_.back();
+      HostBuffer seen(driver_, last.size_bytes);
+      if (direction_ == Direction::kDeviceToHost) {
+        DeviceBuffer there(driver_, last.size_bytes);
+        MUST(driver_, cuMemcpyHtoDAsync(there.at(), last.host, last.size_bytes, stream_));
+        MUST(driver_, cuStreamSynchronize(stream_));
+        MUST(driver_, cuMemcpyDtoH(seen.data(), there.at(), last.size_bytes));
+      } else {
+        MUST(driver_, cuMemcpyDtoHAsync(seen.data(), last.device, last.size_bytes, stream_));
+        MUST(driver_, cuStreamSynchronize(stream_));
+      }
+      return {seen.data(), seen.data() + last.size_bytes};
+    }
+    std::vector<uint8_t> last_as_sent() const {
+      const auto* begin =
+          sent_.data() + (static_cast<uint8_t*>(segments_.back().host) - host_.data());
+      return {begin, begin + segments_.back().size_bytes};
+    }
     uint64_t own_bytes() const { return own_bytes_; }
     uint64_t size_bytes() const {
       uint64_t all = 0;
@@ -153,7 +173,7 @@ class SparingTest : public test::ServerTest {
    private:
     const cuda::Driver& driver_;
     const Direction direction_;
-    HostBuffer host_;
+    mutable HostBuffer host_;
     DeviceBuffer device_;
     const CUstream stream_;
     std::vector<Segment> segments_;
@@ -264,6 +284,7 @@ TEST_F(SparingTest, ARefusalOfTheOwnLinkIsToldAndTheStreamWaitsForTheRelays) {
     const Outcome outcome = way.submit(*engine_);
     EXPECT_STREQ(verdict_name(outcome), "failed");
     EXPECT_EQ(outcome.error, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(way.last_as_seen(), way.last_as_sent()) << "the stream has not waited";
     EXPECT_TRUE(way.has_arrived(way.own_bytes())) << "the relays' part";
     EXPECT_FALSE(way.has_arrived());
     way.refuses = false;
