@@ -75,14 +75,14 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
 Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
                        const Classification& memory, Intent intent) {
   if (relays_.empty()) return Verdict::kNoRelay;
+  const uint64_t now_ns = driver_.clock->now_ns();
   Submission submission{.batch = batch,
                         .size_bytes = size_bytes,
                         .memory = memory,
                         .intent = intent,
-                        .now_ns = driver_.clock->now_ns(),
-                        .is_cold = false,
+                        .now_ns = now_ns,
+                        .is_cold = now_ns > warm_until_ns_.load(),
                         .plan = {}};
-  submission.is_cold = submission.now_ns > warm_until_ns_.load();
   if (std::none_of(relays_.begin(), relays_.end(), [&](const Relay* relay) {
         return (memory.allowed & gpu_bit(relay->gpu())) != 0;
       }))
