@@ -230,12 +230,12 @@ std::vector<std::string> unknown_variables() {
     const std::string text = *variable;
     const std::string name = text.substr(0, text.find('='));
     // Not in the table: two are the emulated server's, one names lent GPUs, one the process that
-    // `braid run` became, two are the fabric's, and two are those of transfers.
+    // `braid run` became, two are the fabric's, and three are those of transfers.
     bool is_known = !name.starts_with("BRAID_") || name == "BRAID_SERVER" ||
                     name == "BRAID_FAULTS" || name == "BRAID_LEND" || name == "BRAID_STARTED" ||
                     name == "BRAID_FABRIC_NICS" || name == "BRAID_FABRIC_SECRET_FILE" ||
                     name == "BRAID_TRANSFER_STORE" || name == "BRAID_RUNTIME_DIR" ||
-                    name == kExperimentVariable;
+                    name == "BRAID_TRANSFER_SOCKETS" || name == kExperimentVariable;
     for (const Entry& entry : entries()) is_known = is_known || name == entry.row.name;
     if (!is_known) unknown.push_back(name);
   }

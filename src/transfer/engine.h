@@ -262,6 +262,8 @@ class Engine {
   bool may_pair(const Peer& peer, size_t ours, size_t theirs) const;
   std::optional<uint32_t> path_between(uint64_t peer, size_t ours, size_t theirs);
   uint32_t path_through_host(uint64_t peer, uint32_t rail_path);
+  size_t rails_alike_before(size_t rail) const;
+  std::string rail_name(size_t rail) const;
   std::vector<WayExplanation> explain(uint64_t peer, const Ends& ends, uint64_t size_bytes,
                                       Urgency urgency);
   void explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation& way) const;

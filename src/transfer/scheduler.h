@@ -86,6 +86,10 @@ struct PathSpec {
   bool is_measured_by_probes = true;
   /// The largest slice of requests whose best way this is: posting one there blocks the thread.
   uint64_t slice_bytes_max = kNever;
+  /// The smallest slice into which requests are cut that may take this path.
+  uint64_t slice_bytes_min = 0;
+  /// Smaller slices, of small requests, take other paths of the transport, while one is usable.
+  uint64_t slice_bytes_from = 0;
 };
 
 /// A path that a request may take. A path of another transport than the best one stands by: it has
@@ -108,7 +112,7 @@ struct RequestSpec {
   Borders borders;
   uint64_t deadline_ns = kNever;
   bool is_whole = false;         ///< it goes as one slice, without borders
-  uint64_t slice_bytes_min = 0;  ///< raises the minimum of SliceRules
+  uint64_t slice_bytes_min = 0;  ///< raises the minimum of SliceRules and of the paths
 };
 
 struct Posting {
@@ -261,6 +265,7 @@ class Scheduler {
   using FlowKey = std::tuple<uint64_t, uint32_t, uint32_t, Urgency>;  // peer, ways, source, urgency
 
   // Flows and requests: scheduler_requests.cpp.
+  SliceRules rules_of(uint32_t ways) const;
   uint32_t flow_of(const RequestSpec& spec);
   void enqueue(uint64_t slot, Request& request, bool at_front);
   void add_backlog(Request& request, uint64_t bytes);

@@ -49,7 +49,9 @@ uint32_t Scheduler::add_ways(std::vector<Way> ways) {
   for (const Way& way : set.all) {
     if (way.rank != best) continue;
     ++set.spread;
-    set.slice_bytes_max = std::min(set.slice_bytes_max, paths_[way.path].spec.slice_bytes_max);
+    const PathSpec& spec = paths_[way.path].spec;
+    set.slice_bytes_min = std::max(set.slice_bytes_min, spec.slice_bytes_min);
+    set.slice_bytes_max = std::min(set.slice_bytes_max, spec.slice_bytes_max);
   }
   const auto first = set.all.empty() ? std::nullopt : std::optional(set.all.front().path);
   const uint32_t number = ways_.add(std::move(set));

@@ -15,9 +15,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   const uint64_t deadline_ns = spec.deadline_ns, id = spec.id, peer = spec.peer;
   const uint32_t flow = flow_of(spec);
   if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
-  SliceRules rules = options_.slices;
-  if (spread_of(spec.ways) == 1)
-    rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
+  SliceRules rules = rules_of(spec.ways);
   rules.slice_bytes_min = std::max(rules.slice_bytes_min, spec.slice_bytes_min);
   const uint64_t slot = requests_.add(Request(std::move(spec), rules));
   Request& request = *requests_.find(slot);
@@ -29,6 +27,14 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   if (++peers_[peer].requests == 1)  // its broken paths are wanted now
     for (const uint32_t path : peers_[peer].paths) set_path_timer(path);
   if (deadline_ns != kNever) deadlines_.insert({deadline_ns, slot});
+}
+
+SliceRules Scheduler::rules_of(uint32_t ways) const {
+  SliceRules rules = options_.slices;
+  rules.slice_bytes_min = std::max(rules.slice_bytes_min, ways_[ways].slice_bytes_min);
+  if (spread_of(ways) == 1)
+    rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
+  return rules;
 }
 
 uint32_t Scheduler::flow_of(const RequestSpec& spec) {

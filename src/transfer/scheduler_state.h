@@ -138,6 +138,7 @@ struct Scheduler::Request {
 struct Scheduler::WaySet {
   std::vector<Way> all;
   size_t spread = 0;  // ways of the best rank, which carry slices while nothing is broken
+  uint64_t slice_bytes_min = 0;
   uint64_t slice_bytes_max = kNever;
 };
 

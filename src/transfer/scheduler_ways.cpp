@@ -98,7 +98,8 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   view.path = way.path;
   view.rail = path.spec.local_rail;
   view.tier = way.tier;
-  view.rank = way.is_closed ? kLastRank : way.rank;
+  const bool stands_by = size_bytes < path.spec.slice_bytes_from;
+  view.rank = way.is_closed ? kLastRank : static_cast<uint8_t>(way.rank + (stands_by ? 1 : 0));
   view.is_usable = path.is_usable();
   if (!view.is_usable) return view;
   view.base_latency_ns = path.base.ns();
@@ -190,7 +191,7 @@ void Scheduler::note_full_rails() {
 std::vector<WayExplained> Scheduler::explain(uint32_t ways, uint64_t size_bytes, Urgency urgency,
                                              uint64_t now_ns) const {
   std::vector<WayView> views;
-  const uint64_t slice = std::min(size_bytes, slice_bytes(size_bytes, 1, options_.slices));
+  const uint64_t slice = std::min(size_bytes, slice_bytes(size_bytes, 1, rules_of(ways)));
   find_ways(ways, slice, urgency, now_ns, std::nullopt, views);
   const std::optional<size_t> chosen = spray({0, slice, 0, urgency, size_bytes}, views);
   std::vector<WayExplained> explained;

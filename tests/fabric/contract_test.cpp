@@ -99,8 +99,9 @@ TEST_P(ContractTest, WhoWaitsForTheDescriptorMissesNothing) {
   post(to(target().domain->remote_range(into), 0, from, source->bytes(), 0));  // both are connected
   ASSERT_TRUE(wait([&] { return writer().ended.contains(0); }));
   for (uint32_t turn = 1; turn <= 20; ++turn) {
-    for (test::Patience patience(10'000); !target().domain->arm() && !patience.is_over();)
-      target().poll();
+    // What a thread of the domain's own hears late may come between the two.
+    const auto is_quiet = [&] { return target().domain->arm() && !is_readable(); };
+    for (test::Patience patience(10'000); !is_quiet() && !patience.is_over();) target().poll();
     EXPECT_FALSE(is_readable()) << turn;
     Write write = to(target().domain->remote_range(into), 0, from, source->bytes(), turn);
     write.immediate = turn;
@@ -283,6 +284,8 @@ TEST_P(ContractTest, NothingLandsInARegionThatWasRemoved) {
   EXPECT_EQ(target().immediate_count, 0);
 }
 
+INSTANTIATE_TEST_SUITE_P(WithThread, ContractTest, testing::ValuesIn(test::threaded_wire_kinds()),
+                         test::name_of_wire);
 INSTANTIATE_TEST_SUITE_P(Wires, ContractTest, testing::ValuesIn(test::wire_kinds()),
                          test::name_of_wire);
 INSTANTIATE_TEST_SUITE_P(Wires, FenceTest, testing::ValuesIn(test::fencing_wire_kinds()),

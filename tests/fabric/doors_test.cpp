@@ -132,6 +132,8 @@ TEST_P(DoorTest, OtherMemoryIsReachedThroughEveryDoor) {
   EXPECT_EQ(std::memcmp(before->get().data(), bytes_.data(), 64), 0);
 }
 
+INSTANTIATE_TEST_SUITE_P(WithThread, DoorTest, testing::ValuesIn(test::threaded_wire_kinds()),
+                         test::name_of_wire);
 INSTANTIATE_TEST_SUITE_P(Wires, DoorTest, testing::ValuesIn(test::host_wire_kinds()),
                          test::name_of_wire);
 

@@ -322,6 +322,8 @@ TEST_P(EngineTest, DisconnectingEndsWhatIsUnderWay) {
   EXPECT_TRUE(writer_->remove_region(from).ok()) << "nothing reads it any more";
 }
 
+INSTANTIATE_TEST_SUITE_P(WithThread, EngineTest, testing::ValuesIn(test::threaded_wire_kinds()),
+                         test::name_of_wire);
 INSTANTIATE_TEST_SUITE_P(Wires, EngineTest, testing::ValuesIn(test::wire_kinds()),
                          test::name_of_wire);
 

@@ -8,6 +8,7 @@
 
 #include "fabric/fake_provider/use.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/progress_thread.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
 #include "tools/rail_sockets.h"
@@ -52,10 +53,12 @@ WireKind simulated(const char* name, const sim::NetworkOptions& options) {
 
 class OfiWire final : public Wire {
  public:
-  explicit OfiWire(const ofi::Quirks& quirks) : quirks_(quirks) {}
+  explicit OfiWire(const ofi::Quirks& quirks, bool has_thread = false)
+      : quirks_(quirks), has_thread_(has_thread) {}
   /// Each of a process's domains at an address of its own.
   std::unique_ptr<Domain> open(int side) override {
-    return ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
+    auto domain = ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
+    return has_thread_ ? with_progress_thread(std::move(domain)) : std::move(domain);
   }
   bool break_rail(int side, int index) override {
     const std::string at = address(side, index);
@@ -73,6 +76,7 @@ class OfiWire final : public Wire {
   }
 
   const ofi::Quirks& quirks_;
+  const bool has_thread_;
   int opened_[2] = {0, 0};
 };
 
@@ -83,6 +87,13 @@ WireKind libfabric(const char* name, const ofi::Quirks& quirks, bool is_fake = f
     return opened.ok() ? std::string() : opened.status().message();
   };
   return {name, missing, [&quirks] { return std::make_unique<OfiWire>(quirks); }, is_fake};
+}
+
+WireKind with_thread(WireKind kind, const ofi::Quirks& quirks) {
+  kind.name += "_with_thread";
+  kind.has_thread = true;
+  kind.make = [&quirks] { return std::make_unique<OfiWire>(quirks, true); };
+  return kind;
 }
 
 sim::NetworkOptions software() {
@@ -122,6 +133,12 @@ const std::vector<WireKind>& host_wire_kinds() {
       libfabric("verbs", ofi::verbs_quirks(), true),
       libfabric("efa", ofi::efa_quirks(), true),
   };
+  return kinds;
+}
+
+const std::vector<WireKind>& threaded_wire_kinds() {
+  static const std::vector<WireKind> kinds = {
+      with_thread(libfabric("tcp", ofi::tcp_quirks()), ofi::tcp_quirks())};
   return kinds;
 }
 

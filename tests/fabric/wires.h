@@ -48,9 +48,13 @@ struct WireKind {
   std::function<std::string()> missing;
   std::function<std::unique_ptr<Wire>()> make;
   bool is_fake = false;  ///< a provider of libfabric that no machine here has
+  /// Between two looks of the test it may notice that a connection broke, and connect again.
+  bool has_thread = false;
 };
 
 const std::vector<WireKind>& wire_kinds();
+/// Those whose domains make progress in threads of their own (fabric/progress_thread.h).
+const std::vector<WireKind>& threaded_wire_kinds();
 /// Those where removing a region fences it.
 const std::vector<WireKind>& fencing_wire_kinds();
 /// Memory of a GPU that is mapped, and was not made to be shared; where there are GPUs.

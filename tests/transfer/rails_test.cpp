@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "support/set_variable.h"
 #include "tools/rail_sockets.h"
 #include "transfer/owner.h"
 
@@ -11,6 +12,7 @@ namespace braid::transfer::test {
 namespace {
 
 using Cause = Transfer::Cause;
+using braid::test::SetVariable;
 constexpr size_t kBytes = 32 << 20;
 
 /// Two rails of TCP on loopback.
@@ -70,6 +72,47 @@ TEST(TransferRails, ARailWhoseListenerDiesFailsNothing) {
   EXPECT_NE(rails.owner.ask("kill 127.0.0.2"), "");
   for (const auto& outcome : rails.me.end(batch)) EXPECT_EQ(outcome.cause, Cause::kDone);
   for (uint64_t turn = 0; turn < 3; ++turn) rails.move(2 + turn);
+}
+
+/// A NIC that is faster than one thread can copy gets several connections. Every byte of a write
+/// and of a read is right, also when connections break meanwhile.
+TEST(TransferRails, SeveralSocketsOfOneAddressCarryOneRequest) {
+  const SetVariable variable("BRAID_TRANSFER_SOCKETS", "3");
+  Owner owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "bytes=" + std::to_string(kBytes)});
+  Transfer::Options options;
+  options.providers = {"tcp;ofi_rxm"};
+  options.addresses = {"127.0.0.1"};
+  Initiator me(owner, options, kBytes);
+  const uint64_t there = owner.addresses[Owner::kBoth];
+  for (uint64_t turn = 1; turn <= 4; ++turn) {
+    fill(me.memory, turn);
+    const Transfer::Batch written = me.submit({me.write(there, kBytes)});
+    if (turn > 2) tools::break_connections("127.0.0.1");
+    for (const auto& outcome : me.end(written)) ASSERT_EQ(outcome.cause, Cause::kDone) << turn;
+    ASSERT_EQ(owner.check(Owner::kBoth, turn, 0, kBytes), "right") << turn;
+    std::fill(me.memory.begin(), me.memory.end(), std::byte{0});
+    ASSERT_EQ(me.run({me.read(there, kBytes)}), std::vector{Cause::kDone}) << turn;
+    ASSERT_EQ(wrong_at(me.memory, turn), std::nullopt) << turn;
+  }
+  const std::string report = me.transfer.report(Transfer::Form::kJson).value();
+  for (const char* name : {"tcp;ofi_rxm 127.0.0.1\"", "127.0.0.1 (2)\"", "127.0.0.1 (3)\""})
+    EXPECT_NE(report.find(std::string("\"rail\":\"") + (*name == 't' ? "" : "tcp;ofi_rxm ") + name),
+              std::string::npos)
+        << name << report;
+}
+
+TEST(TransferRails, ANumberOfSocketsThatIsNoneIsNamed) {
+  for (const char* wrong : {"0", "17", "two", "-1", "3 "}) {
+    const SetVariable variable("BRAID_TRANSFER_SOCKETS", wrong);
+    Transfer::Options options;
+    options.providers = {"tcp;ofi_rxm"};
+    options.addresses = {"127.0.0.1"};
+    const auto opened = Transfer::open(options);
+    ASSERT_FALSE(opened.ok()) << wrong;
+    EXPECT_NE(opened.status().message().find(std::string("BRAID_TRANSFER_SOCKETS='") + wrong),
+              std::string::npos)
+        << opened.status().message();
+  }
 }
 
 /// The owner stands still for longer than a slice may take: the writer sends its slices again,

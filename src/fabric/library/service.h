@@ -24,9 +24,9 @@
 #include "fabric/library/options.h"
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/report.h"
-#include "fabric/library/sleep.h"
 #include "fabric/library/watchers.h"
 #include "fabric/local/shared_memory.h"
+#include "fabric/sleep.h"
 #include "topology/machine.h"
 
 namespace braid::fabric {

@@ -16,6 +16,8 @@ struct Quirks {
   bool takes_device = false;
   /// Other hosts can reach it, unless it listens at a loopback address.
   bool reaches_hosts = true;
+  /// The CPU copies every byte through sockets, at both ends.
+  bool copies_through_sockets = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.

@@ -10,6 +10,7 @@ namespace braid::fabric::ofi {
 const Quirks& tcp_quirks() {
   static constexpr Quirks quirks{.provider = "tcp;ofi_rxm",
                                  .listens_at_address = true,
+                                 .copies_through_sockets = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
                                  .refuses_second_connection = true,

@@ -1,14 +1,18 @@
 #include "transfer/library/open_rails.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/try.h"
+#include "fabric/library/placement.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 #include "transfer/directory/names.h"
+#include "transfer/library/sockets.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -21,12 +25,17 @@ constexpr double kUnknownGbps = 1.25;  // 10 Gbit/s
 constexpr double kLoopbackGbps = 2;
 constexpr double kSharedMemoryGbps = 5;
 
-double nominal_gbps(const std::string& address, const std::vector<topology::Nic>& nics) {
-  if (address.starts_with("127.") || address == "::1") return kLoopbackGbps;
+/// None: no NIC limits it, or the NIC does not say how fast it is.
+std::optional<double> link_gbps(const std::string& address,
+                                const std::vector<topology::Nic>& nics) {
   for (const topology::Nic& nic : nics)
     for (const std::string& each : nic.addresses)
       if (each == address && nic.link_gbps.value > 0) return nic.link_gbps.value;
-  return kUnknownGbps;
+  return std::nullopt;
+}
+
+double assumed_gbps(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" ? kLoopbackGbps : kUnknownGbps;
 }
 
 Place place_of(const std::string& address, const RailHost& host) {
@@ -50,13 +59,28 @@ Status add(Result<std::unique_ptr<fabric::Domain>> domain, RailDescription descr
 /// Opens a rail of libfabric, with staging if asked for: none of libfabric's providers touches GPU
 /// memory.
 Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& quirks,
-                                                  const std::string& address, bool stages) {
+                                                  const std::string& address, bool stages,
+                                                  bool has_thread = false) {
   Result<std::unique_ptr<fabric::Domain>> wire = fabric::ofi::open_domain(quirks, address);
-  if (!wire.ok() || !stages) return wire;
-  return fabric::staged::stage(std::move(wire).value());
+  if (!wire.ok()) return wire;
+  if (has_thread) wire = fabric::with_progress_thread(std::move(wire).value());
+  return stages ? fabric::staged::stage(std::move(wire).value()) : std::move(wire);
 }
 
-Status add_provider(const std::string& provider, RailHost& host, OpenedRails& rails) {
+Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirks,
+                   const std::string& address, const Sockets& sockets, RailHost& host,
+                   OpenedRails& rails) {
+  const std::optional<double> gbps = link_gbps(address, host.nics);
+  const size_t count = quirks.copies_through_sockets ? sockets.at(gbps) : 1;
+  const double each_gbps = gbps.value_or(assumed_gbps(address)) / static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i)
+    BRAID_TRY(add(open_wire(quirks, address, is_staged(provider), i > 0),
+                  {provider, address, each_gbps, place_of(address, host), {}}, rails));
+  return {};
+}
+
+Status add_provider(const std::string& provider, const Sockets& sockets, RailHost& host,
+                    OpenedRails& rails) {
   if (provider == kLocal)
     return add(fabric::local::open_domain(), {provider, kThisHost, kSharedMemoryGbps, {}, {}},
                rails);
@@ -68,20 +92,31 @@ Status add_provider(const std::string& provider, RailHost& host, OpenedRails& ra
     return add(open_wire(*quirks, kThisHost, is_staged(provider)),
                {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   for (const std::string& address : rails.choice.addresses)
-    BRAID_TRY(add(
-        open_wire(*quirks, address, is_staged(provider)),
-        {provider, address, nominal_gbps(address, host.nics), place_of(address, host), {}}, rails));
+    BRAID_TRY(add_address(provider, *quirks, address, sockets, host, rails));
   return {};
 }
 
-/// Adds the default providers. Missing ones are left out, except that the network must be there.
-Status add_default_providers(bool has_gpu_memory, RailHost& host, OpenedRails& rails) {
-  (void)add_provider(kHost, host, rails);
-  BRAID_TRY(add_provider(kNetwork, host, rails));
-  if (!has_gpu_memory) return {};
-  (void)add_provider(kLocal, host, rails);
-  (void)add_provider(std::string(kHost) + kStaged, host, rails);
-  return add_provider(std::string(kNetwork) + kStaged, host, rails);
+struct Wanted {
+  std::string provider;
+  bool may_be_missing = false;
+};
+
+std::vector<Wanted> wanted_providers(const OpenOptions& options) {
+  std::vector<Wanted> wanted;
+  for (const std::string& provider : options.providers)
+    if (provider != kMapped) wanted.push_back({provider});
+  if (!options.providers.empty()) return wanted;
+  wanted = {{kHost, true}, {kNetwork}};
+  if (options.has_gpu_memory)
+    wanted.insert(wanted.end(), {{kLocal, true},
+                                 {std::string(kHost) + kStaged, true},
+                                 {std::string(kNetwork) + kStaged}});
+  return wanted;
+}
+
+bool copies_through_sockets(const Wanted& wanted) {
+  const fabric::ofi::Quirks* quirks = fabric::ofi::find_quirks(wire_of(wanted.provider));
+  return quirks != nullptr && quirks->copies_through_sockets;
 }
 
 }  // namespace
@@ -104,10 +139,17 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   wanted.provider = kNetwork;
   BRAID_LET(secret, fabric::secret_for(wanted, reachable));
   rails.secret = secret;
-  if (options.providers.empty())
-    BRAID_TRY(add_default_providers(options.has_gpu_memory, host, rails));
-  for (const std::string& provider : options.providers)
-    if (provider != kMapped) BRAID_TRY(add_provider(provider, host, rails));
+  // Threads of rails, and libfabric's memory, stay near the NICs.
+  const fabric::OnNode here(host.machine, options.is_pinned ? choice.numa_node : -1);
+  const std::vector<Wanted> all = wanted_providers(options);
+  const auto over_sockets =
+      static_cast<size_t>(std::count_if(all.begin(), all.end(), copies_through_sockets));
+  BRAID_LET(asked, asked_sockets());
+  const Sockets sockets{asked, socket_room(over_sockets * choice.addresses.size())};
+  for (const Wanted& each : all) {
+    const Status added = add_provider(each.provider, sockets, host, rails);
+    if (!added.ok() && !each.may_be_missing) return added;
+  }
   if (rails.domains.empty())
     return Status::error("the providers name no rail",
                          "Name one beside '" + std::string(kMapped) + "'");

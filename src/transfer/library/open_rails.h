@@ -1,4 +1,6 @@
-// Opens the rails of an engine of the library: one for each provider and address.
+// Opens the rails of an engine of the library: one for each provider and address, and over sockets
+// further ones (transfer/library/sockets.h). The engine's thread serves the first, which so is the
+// soonest for small requests; each of the others has a thread of its own.
 #pragma once
 
 #include <memory>
@@ -9,6 +11,7 @@
 #include "fabric/domain.h"
 #include "fabric/library/rail_choice.h"
 #include "fabric/seal.h"
+#include "topology/machine.h"
 #include "topology/server.h"
 #include "transfer/description.h"
 #include "transfer/library/options.h"
@@ -25,6 +28,7 @@ struct OpenedRails {
 
 /// The host where the rails are opened.
 struct RailHost {
+  const topology::Machine& machine;
   const std::vector<topology::Nic>& nics;
   Places& places;
 };

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                const std::vector<topology::Nic>& nics) {
   EngineOptions wanted;
   wanted.places = Places(machine);
-  RailHost host{nics, wanted.places};
+  RailHost host{machine, nics, wanted.places};
   BRAID_LET(opened, open_rails(options, host));
   const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
   wanted.incarnation = {random_number(), random_number()};

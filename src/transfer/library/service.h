@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "fabric/library/looks.h"
-#include "fabric/library/sleep.h"
+#include "fabric/sleep.h"
 #include "topology/machine.h"
 #include "transfer/directory/lease.h"
 #include "transfer/directory/server.h"

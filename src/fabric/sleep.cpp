@@ -1,4 +1,4 @@
-#include "fabric/library/sleep.h"
+#include "fabric/sleep.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,5 +1,5 @@
-// The sleep of the engine's thread, until a descriptor is readable, a time has come, or somebody
-// wakes it. Used under the service's mutex, which it gives back while it sleeps.
+// The sleep of a thread that makes progress, until a descriptor is readable, a time has come, or
+// somebody wakes it. Used under the mutex of whoever owns it, which it gives back while it sleeps.
 #pragma once
 
 #include <cstdint>
