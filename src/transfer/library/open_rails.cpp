@@ -108,9 +108,9 @@ std::vector<Wanted> wanted_providers(const OpenOptions& options) {
   if (!options.providers.empty()) return wanted;
   wanted = {{kHost, true}, {kNetwork}};
   if (options.has_gpu_memory)
-    wanted.insert(wanted.end(), {{kLocal, true},
-                                 {std::string(kHost) + kStaged, true},
-                                 {std::string(kNetwork) + kStaged}});
+    wanted.insert(
+        wanted.end(),
+        {{kLocal, true}, {std::string(kHost) + kStaged, true}, {std::string(kNetwork) + kStaged}});
   return wanted;
 }
 

@@ -36,8 +36,8 @@ SocketRoom socket_room(size_t addresses) {
 
 size_t usual_sockets(std::optional<double> nic_gbps, const SocketRoom& room) {
   const double wanted = nic_gbps ? std::ceil(*nic_gbps / kThreadGbps) : kUsualMax;
-  const size_t all = std::min(
-      {room.cpus / kCpusOfThread, kThreadsMax, room.descriptors / kDescriptorsOfSocket});
+  const size_t all =
+      std::min({room.cpus / kCpusOfThread, kThreadsMax, room.descriptors / kDescriptorsOfSocket});
   const auto each = static_cast<double>(all / std::max<size_t>(room.addresses, 1));
   return static_cast<size_t>(std::clamp<double>(std::min(wanted, each), 1, kUsualMax));
 }

@@ -1,5 +1,5 @@
-// How many rails over sockets an address has. The CPUs copy every byte there, so one rail is as fast
-// as one thread at each end; further rails each have a connection to every peer, and a thread.
+// How many rails over sockets an address has. The CPUs copy every byte there, so one rail is as
+// fast as one thread at each end; further rails each have a connection to every peer, and a thread.
 #pragma once
 
 #include <cstddef>
