@@ -113,11 +113,11 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
   const bool is_in_the_way =
       request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
   // The last slices are small, so that all rails end together.
-  const uint64_t even =
-      request.slicer.left_bytes() / std::max<size_t>(1, spread_of(request.spec.ways));
-  const uint64_t wanted = is_in_the_way ? options_.slices.slice_bytes_min
-                                        : std::max(options_.slices.slice_bytes_min, even);
-  return {0, request.slicer.peek(std::min(wanted, ways_[request.spec.ways].slice_bytes_max))};
+  const WaySet& ways = ways_[request.spec.ways];
+  const uint64_t even = request.slicer.left_bytes() / std::max<size_t>(1, ways.spread);
+  const uint64_t least = options_.slices.slice_bytes_min;
+  const uint64_t wanted = is_in_the_way ? least : std::max({least, ways.slice_bytes_min, even});
+  return {0, request.slicer.peek(std::min(wanted, ways.slice_bytes_max))};
 }
 
 uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Posting>& posting) {

@@ -132,13 +132,13 @@ TEST(Scheduler, ARequestIsCutNoSmallerThanOneOfItsPathsAsks) {
     return scheduler.add_path(spec);
   };
   const uint32_t first = path_that_asks(0), second = path_that_asks(0);
-  const uint32_t further = path_that_asks(512 << 10);
+  const uint32_t further = path_that_asks(512 << 10), another = path_that_asks(512 << 10);
   uint64_t id = 0;
   const auto first_slice_of = [&](uint32_t ways) {
     RequestSpec request;
     request.id = ++id;
     request.peer = kPeer;
-    request.size_bytes = 2 << 20;
+    request.size_bytes = 1 << 20;
     request.ways = ways;
     scheduler.add(std::move(request), 0);
     const auto posting = scheduler.next(0);
@@ -150,7 +150,9 @@ TEST(Scheduler, ARequestIsCutNoSmallerThanOneOfItsPathsAsks) {
   };
   const uint64_t usual_bytes = first_slice_of(scheduler.add_ways({{first}, {second}}));
   EXPECT_LT(usual_bytes, 512u << 10);
-  EXPECT_EQ(first_slice_of(scheduler.add_ways({{first}, {further}})), 512u << 10);
+  EXPECT_EQ(first_slice_of(scheduler.add_ways({{first}, {second}, {further}, {another}})),
+            512u << 10)
+      << "an even part is smaller";
   EXPECT_EQ(first_slice_of(scheduler.add_ways({{first}, {second}, {further, 0, 1}})), usual_bytes)
       << "a path that stands by asks for nothing";
 }
