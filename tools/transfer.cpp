@@ -241,8 +241,9 @@ int own_rails(const Transfer::Options& options, const ViewOptions& how) {
   wanted.allows_unauthenticated = options.allow_unauthenticated;
   wanted.has_gpu_memory = options.gpu_memory;
   const std::vector<topology::Nic> nics = topology::host_nics();
-  transfer::Places places{topology::Machine()};
-  transfer::RailHost host{nics, places};
+  const topology::Machine machine;
+  transfer::Places places{machine};
+  transfer::RailHost host{machine, nics, places};
   const auto rails = transfer::open_rails(wanted, host);
   if (!rails.ok()) return fail(rails.status());
   return show(how, [&] { return view_rails(rails.value().descriptions); });
