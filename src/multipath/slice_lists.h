@@ -21,9 +21,8 @@ struct SliceLists {
 };
 
 /// Writes the batch as lists of at most `slice_bytes` each. Neighbours that continue each other at
-/// both ends become one piece. `lists` has room for slice_list_bound of them. The first
-/// `skip_bytes` are left out.
+/// both ends become one piece. `lists` has room for slice_list_bound of them.
 SliceLists fill_slice_lists(const Batch& batch, uint32_t slice_bytes,
-                            std::span<cuda::SliceList> lists, uint64_t skip_bytes = 0);
+                            std::span<cuda::SliceList> lists);
 
 }  // namespace braid::multipath
