@@ -39,8 +39,8 @@ class RemoteRank final : public Rank {
 
   explicit RemoteRank(const Options& options, Clock& clock = system_clock());
 
-  /// Fails if the step that is open has been sent: its launch would not come behind what is asked
-  /// for now.
+  /// Fails if the step that is open has been sent: its launch cannot come behind a copy that is
+  /// made after that.
   Status check_not_sent() const;
 
   Status copy(const CopyBatch& batch) override;

@@ -40,12 +40,7 @@ TEST(Scheduler, AClosedWayCarriesItsSetOnlyWhereThereIsNoOther) {
   const uint32_t here = scheduler.add_ways(both), elsewhere = scheduler.add_ways(both);
   uint64_t requests = 0, now_ns = 0;
   const auto paths_of = [&](uint32_t ways) {
-    RequestSpec request;
-    request.id = ++requests;
-    request.peer = kPeer;
-    request.size_bytes = 256 << 10;
-    request.ways = ways;
-    scheduler.add(std::move(request), now_ns);
+    scheduler.add(request_of(++requests, 256 << 10, ways), now_ns);
     std::set<uint32_t> paths;
     while (scheduler.request_count() > 0 && now_ns < 100 * kMs) {
       std::vector<Posting> postings;

@@ -11,6 +11,15 @@ namespace braid::transfer {
 inline constexpr uint64_t kMs = 1'000'000;
 inline constexpr uint64_t kPeer = 7;
 
+inline RequestSpec request_of(uint64_t id, uint64_t size_bytes, uint32_t ways = 0) {
+  RequestSpec request;
+  request.id = id;
+  request.peer = kPeer;
+  request.size_bytes = size_bytes;
+  request.ways = ways;
+  return request;
+}
+
 /// Rails of 10 GB/s, each with one path to one peer.
 struct Rails {
   explicit Rails(size_t count, SchedulerOptions options = {}) : scheduler(options) {
@@ -22,11 +31,7 @@ struct Rails {
     scheduler.add_ways(ways);
   }
   void add(uint64_t id, uint64_t size_bytes, uint64_t now_ns = 0) {
-    RequestSpec request;
-    request.id = id;
-    request.peer = kPeer;
-    request.size_bytes = size_bytes;
-    scheduler.add(std::move(request), now_ns);
+    scheduler.add(request_of(id, size_bytes), now_ns);
   }
   std::vector<Posting> post(uint64_t now_ns) {
     std::vector<Posting> postings;

@@ -14,12 +14,7 @@ TEST(Scheduler, APathOfAnotherTransportTakesOverWhenTheNearOneIsKnownToHaveFaile
   const uint32_t near_rail = scheduler.add_rail({10}), far_rail = scheduler.add_rail({1});
   const uint32_t near = scheduler.add_path({kPeer, near_rail, kNoRail, 10, 5});
   const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 1, 50});
-  RequestSpec request;
-  request.id = 1;
-  request.peer = kPeer;
-  request.size_bytes = 64 << 10;
-  request.ways = scheduler.add_ways({{near}, {far, 0, 1}});
-  scheduler.add(std::move(request), 0);
+  scheduler.add(request_of(1, 64 << 10, scheduler.add_ways({{near}, {far, 0, 1}})), 0);
   const auto first = scheduler.next(0);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->path, near);
@@ -42,12 +37,7 @@ TEST(Scheduler, APathOfAnotherTransportTakesNothingWhileABetterOneWorks) {
   const uint32_t near_rail = scheduler.add_rail({5}), far_rail = scheduler.add_rail({5});
   const uint32_t near = scheduler.add_path({kPeer, near_rail, kNoRail, 5, 10});
   const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 5, 10});
-  RequestSpec request;
-  request.id = 1;
-  request.peer = kPeer;
-  request.size_bytes = 256 << 20;
-  request.ways = scheduler.add_ways({{far, 0, 1}, {near}});
-  scheduler.add(std::move(request), 0);
+  scheduler.add(request_of(1, 256 << 20, scheduler.add_ways({{far, 0, 1}, {near}})), 0);
   size_t posted = 0;
   while (const auto posting = scheduler.next(0)) {
     EXPECT_EQ(posting->path, near);
@@ -66,13 +56,9 @@ TEST(Scheduler, AClosedPathTakesNoSliceThatHasFailedOnTheOnlyOtherOne) {
   Scheduler scheduler;
   const uint32_t open = scheduler.add_path({kPeer, scheduler.add_rail({5}), kNoRail, 5, 10});
   const uint32_t closed = scheduler.add_path({kPeer, scheduler.add_rail({5}), kNoRail, 5, 10});
-  RequestSpec request;
-  request.id = 1;
-  request.peer = kPeer;
-  request.size_bytes = 64 << 10;
-  request.ways = scheduler.add_ways({{open}, {closed}});
-  scheduler.set_closed(request.ways, closed, true);
-  scheduler.add(std::move(request), 0);
+  const uint32_t ways = scheduler.add_ways({{open}, {closed}});
+  scheduler.set_closed(ways, closed, true);
+  scheduler.add(request_of(1, 64 << 10, ways), 0);
   const auto first = scheduler.next(0);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->path, open);
@@ -104,12 +90,7 @@ TEST(Scheduler, SmallSlicesLeaveAPathAloneThatIsMeantForLargeOnes) {
   const uint32_t ways = scheduler.add_ways({{first}, {further}});
   uint64_t now_ns = 0, id = 0;
   const auto path_of = [&](uint64_t size_bytes) {
-    RequestSpec request;
-    request.id = ++id;
-    request.peer = kPeer;
-    request.size_bytes = size_bytes;
-    request.ways = ways;
-    scheduler.add(std::move(request), now_ns);
+    scheduler.add(request_of(++id, size_bytes, ways), now_ns);
     const auto posting = scheduler.next(now_ns);
     EXPECT_TRUE(posting);
     if (!posting) return kNoRail;
@@ -135,12 +116,7 @@ TEST(Scheduler, ARequestIsCutNoSmallerThanOneOfItsPathsAsks) {
   const uint32_t further = path_that_asks(512 << 10), another = path_that_asks(512 << 10);
   uint64_t id = 0;
   const auto first_slice_of = [&](uint32_t ways) {
-    RequestSpec request;
-    request.id = ++id;
-    request.peer = kPeer;
-    request.size_bytes = 1 << 20;
-    request.ways = ways;
-    scheduler.add(std::move(request), 0);
+    scheduler.add(request_of(++id, 1 << 20, ways), 0);
     const auto posting = scheduler.next(0);
     EXPECT_TRUE(posting);
     if (!posting) return uint64_t{0};
@@ -165,12 +141,7 @@ TEST(Scheduler, AWayThatIsCopiedByItsDriverTakesLittleAtATime) {
   copies.slice_bytes_max = 1 << 20;
   const uint32_t near = scheduler.add_path(copies);
   const uint32_t far = scheduler.add_path({kPeer, far_rail, kNoRail, 5, 10});
-  RequestSpec request;
-  request.id = 1;
-  request.peer = kPeer;
-  request.size_bytes = uint64_t{4} << 30;
-  request.ways = scheduler.add_ways({{near}, {far, 0, 1}});
-  scheduler.add(std::move(request), 0);
+  scheduler.add(request_of(1, uint64_t{4} << 30, scheduler.add_ways({{near}, {far, 0, 1}})), 0);
   uint64_t posted_bytes = 0;
   while (const auto posting = scheduler.next(0)) {
     EXPECT_EQ(posting->path, near);
