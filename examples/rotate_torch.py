@@ -40,13 +40,13 @@ class Server:
     """`model` has the tensors: base, segments, context, stream; step(list of (tokens, cached, slots)) puts a step into
     the stream, and gives each one's next token."""
 
-    def __init__(self, model, requests, at_once, turn_steps, gpu_slots, engine=None):
+    def __init__(self, model, requests, at_once, turn_steps, gpu_slots, engine=None, mover=kv.BY_DRIVER):
         self.model, self.requests = model, requests
         self.at_once, self.turn_steps = at_once, turn_steps
         self.waiting, self.running = collections.deque(requests), []
         host_slots = sum(blocks_of(request.target) for request in requests)
         self.cache = kv.Rotation(model.segments, gpu_slots, host_slots,
-                                 [kv.Rank(model.context, model.base, model.stream)], engine)
+                                 [kv.Rank(model.context, model.base, model.stream)], engine, mover)
         self.down_bytes = self.up_bytes = self.steps = 0
 
     def serve(self):

@@ -50,6 +50,8 @@ class Contender {
   virtual Turn turn(Moves moves) = 0;
   /// Every byte is where it belongs.
   virtual bool verify() = 0;
+  /// What the copier of one that rotates has put under way.
+  virtual kv::Carried carried() const { return {}; }
 };
 
 /// `blocks` blocks are on the GPU and as many on the host; a turn moves one group, or exchanges
@@ -60,6 +62,7 @@ class RotatingCache final : public Contender {
                 std::unique_ptr<kv::Copier> copier);
   Turn turn(Moves moves) override;
   bool verify() override;
+  kv::Carried carried() const override { return rotation_->carried(); }
 
  private:
   Turn submit(const kv::Plan& plan);

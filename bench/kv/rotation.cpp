@@ -5,9 +5,11 @@
 //   rotation [--blocks 32K,64K,2M,4M] [--bytes 512M] [--turns 7] [--plan 2400] [--gpu 0]
 //
 // `--bytes` are those that a turn moves in each direction. GB/s are of both directions together, on
-// the host's clock from the call until the last byte. "native", "braid" and "kernel" (one link, by
-// braid's kernel: kernel_copier.h) rotate; "native_batch" and "braid_batch" are bare batches of the
-// same blocks, which rotation cannot exceed. "table_1" has the methods of that table. The last
+// the host's clock from the call until the last byte. "native", "braid", "sparing" (every link, by
+// copy engines on the GPU itself: braid_copy_batch_sparing) and "kernel" (one link, by braid's
+// kernel: kernel_copier.h) rotate; "native_batch" and "braid_batch" are bare batches of the same
+// blocks, which rotation cannot exceed. "sparing_relayed" is the part of its bytes that relays have
+// carried so far. "table_1" has the methods of that table. The last
 // lines are what the call costs its caller for a plan of so many blocks of 64 KiB: with copies, and
 // with none ("bookkeeping"). Where braid carries nothing (one GPU, no peers), the first line says
 // so: bandwidth is native's alone, and braid's calls hand the driver its own batches. bench/kv/run
@@ -141,6 +143,9 @@ class Race {
   std::unique_ptr<kv::Copier> braid() const {
     return std::make_unique<kv::BraidCopier>(kv::calls_of(engine_));
   }
+  std::unique_ptr<kv::Copier> sparing() const {
+    return std::make_unique<kv::BraidCopier>(kv::calls_of(engine_, braid_copy_batch_sparing));
+  }
   std::unique_ptr<kv::Copier> kernel() const {
     return value_of(kv::KernelCopier::open(gpu_.driver, std::span(&gpu_.context, 1)));
   }
@@ -162,6 +167,7 @@ class Race {
     };
     add("native", native(), native());
     if (is_accelerated_) add("braid", braid(), braid());
+    if (is_accelerated_) sides.push_back(rotating("sparing", block_bytes, blocks, sparing()));
     sides.push_back(rotating("kernel", block_bytes, blocks, kernel()));
     bool is_right = true;
     for (const Moves moves : {Moves::kDown, Moves::kUp, Moves::kBoth}) {
@@ -174,6 +180,11 @@ class Race {
       for (const Side& side : sides) {
         line[side.name + "_gbps"] = side.gbps;
         line[side.name + "_submit_us"] = median(side.submit_us);
+        const kv::Carried carried = side.contender->carried();
+        if (side.name == "sparing")
+          line["sparing_relayed"] =
+              static_cast<double>(carried.accelerated_bytes) /
+              static_cast<double>(carried.accelerated_bytes + carried.native_bytes);
       }
       line["verified"] = is_verified;
       print(line);
@@ -229,6 +240,7 @@ class Race {
       add("native", native());
       add("kernel", kernel());
       if (engine_ != nullptr) add("braid", braid());
+      if (is_accelerated_) add("sparing", sparing());
       take_turns(sides, moves, command_.turns);
       json line{{"what", "call"},
                 {"block_bytes", kPlanBlockBytes},
@@ -254,7 +266,10 @@ class Race {
     std::vector<Side> sides;
     sides.push_back(rotating("native", kPlanBlockBytes, blocks, native()));
     sides.push_back(rotating("kernel", kPlanBlockBytes, blocks, kernel()));
-    if (is_accelerated_) sides.push_back(rotating("braid", kPlanBlockBytes, blocks, braid()));
+    if (is_accelerated_) {
+      sides.push_back(rotating("braid", kPlanBlockBytes, blocks, braid()));
+      sides.push_back(rotating("sparing", kPlanBlockBytes, blocks, sparing()));
+    }
     json line{{"what", "beside"},
               {"block_bytes", kPlanBlockBytes},
               {"blocks", blocks},

@@ -151,6 +151,19 @@ BRAID_API braid_status braid_copy_batch(braid_engine* engine, void* const* desti
                                         size_t count, struct CUstream_st* stream, int priority,
                                         braid_outcome* outcome);
 
+/* The same, with no kernel of braid's on the GPU whose memory is copied: for copies beside kernels
+ * that need every multiprocessor there. Copy engines carry a part of the batch over that GPU's own
+ * link, and kernels on the relays carry the rest over theirs. How much is decided beforehand, so
+ * the slower of the two ends the batch. The own link's part costs the caller as much as it does in
+ * cuMemcpyBatchAsync. A relay that is busy with other kernels holds the batch up, and is left out
+ * of later ones for a while. `outcome`: accelerated_bytes is the relays' part, native_bytes what
+ * the driver carries, and the reason that of the whole batch. */
+BRAID_API braid_status braid_copy_batch_sparing(braid_engine* engine, void* const* destinations,
+                                                const void* const* sources,
+                                                const size_t* sizes_bytes, size_t count,
+                                                struct CUstream_st* stream, int priority,
+                                                braid_outcome* outcome);
+
 /* Copies many pieces into one range, one behind the other: the blocks of a KV cache into a
  * tensor. */
 BRAID_API braid_status braid_gather(braid_engine* engine, void* destination,

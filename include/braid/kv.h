@@ -13,7 +13,7 @@
 //
 // A Rotation knows where each block of a cache is, and copies blocks between GPU and host in
 // batches: over every link if it has an Engine (copy.h), otherwise over the GPU's own link, by the
-// driver or by a kernel (Mover).
+// driver or by a kernel (Mover). With an Engine too, Mover::kCopyEngines keeps kernels off the GPU.
 // kv_abi.h describes, once for both, the life of a block, a step, the order of copies, ownership,
 // threads, failure, and the section of the paper.
 //
@@ -61,7 +61,11 @@ class Rotation {
   enum class GpuOrder { kBlockFirst = BRAID_KV_BLOCK_FIRST, kLayerFirst = BRAID_KV_LAYER_FIRST };
 
   /// What moves the blocks over a GPU's own link: see braid_kv_mover.
-  enum class Mover { kDriver = BRAID_KV_BY_DRIVER, kKernel = BRAID_KV_BY_KERNEL };
+  enum class Mover {
+    kDriver = BRAID_KV_BY_DRIVER,
+    kKernel = BRAID_KV_BY_KERNEL,
+    kCopyEngines = BRAID_KV_BY_COPY_ENGINES
+  };
 
   /// When a loaded block may be used: by the steps that begin later, or only once `poll` has
   /// reported it.
@@ -72,7 +76,7 @@ class Rotation {
     uint32_t gpu_slots = 0;        ///< blocks of each rank's cache
     uint32_t host_slots = 0;       ///< blocks of each rank's pinned host memory
     std::vector<Rank> ranks;       ///< the GPUs of this process
-    Mover mover = Mover::kDriver;  ///< without an Engine
+    Mover mover = Mover::kDriver;  ///< with an Engine, only kCopyEngines has a meaning
     uint32_t remote_ranks = 0;     ///< in processes of their own, numbered after `ranks`
     /// How long commands may be with one of them before a report speaks of them. Not 0, if there
     /// are any.
@@ -146,7 +150,8 @@ class Rotation {
 
   /// Copies over each GPU's own link, by `options.mover`.
   static Result<Rotation> open(const Options& options) { return open(c_options(options)); }
-  /// Copies over every link. The engine must outlive the Rotation.
+  /// Copies over every link: by kernels on each GPU, or, with Mover::kCopyEngines, by copy engines
+  /// on the cache's own and kernels on the others. The engine must outlive the Rotation.
   static Result<Rotation> open(const Options& options, Engine& engine) {
     return open(c_options(options, engine));
   }
@@ -283,7 +288,8 @@ class Rotation {
   static braid_kv_options c_options(const Options& options, Engine& engine) {
     braid_kv_options all = c_options(options);
     all.engine = engine.get();
-    all.copy_batch = braid_copy_batch;
+    all.copy_batch =
+        options.mover == Mover::kCopyEngines ? braid_copy_batch_sparing : braid_copy_batch;
     all.last_error = braid_last_error;
     all.last_cuda_error = braid_last_cuda_error;
     return all;

@@ -101,13 +101,15 @@ typedef struct braid_kv_rank {
   struct CUstream_st* compute; /* the steps' stream; not a legacy default stream */
 } braid_kv_rank;
 
-/* What moves the blocks over a GPU's own link, if no engine moves them over every link. */
+/* What moves the blocks over a GPU's own link. */
 typedef enum braid_kv_mover {
   BRAID_KV_BY_DRIVER = 0, /* the driver's batches: copy engines alone. The call costs about a
-                             microsecond a block */
-  BRAID_KV_BY_KERNEL = 1  /* one kernel a batch. The call costs a small part of that, and the copy
-                             takes a few of the GPU's multiprocessors. The driver still carries
-                             batches of few or large segments */
+                             microsecond a block. An engine moves them by kernels instead */
+  BRAID_KV_BY_KERNEL = 1, /* one kernel a batch. The call costs a small part of that, and the copy
+                             takes a few of the GPU's multiprocessors. Without an engine the driver
+                             still carries batches of few or large segments */
+  BRAID_KV_BY_COPY_ENGINES = 2 /* copy engines alone, with an engine too: its `copy_batch` is then
+                                  braid_copy_batch_sparing, whose kernels run on the other GPUs */
 } braid_kv_mover;
 
 typedef struct braid_kv_options {
@@ -119,13 +121,14 @@ typedef struct braid_kv_options {
   const braid_kv_rank* ranks;
   size_t rank_count;
   /* The engine that moves the blocks over every link (braid.h), and these functions of the library
-   * that opened it. NULL: `mover`, over each GPU's own link. */
+   * that opened it. NULL: `mover`, over each GPU's own link. `copy_batch`: braid_copy_batch, or
+   * braid_copy_batch_sparing for BRAID_KV_BY_COPY_ENGINES. */
   braid_engine* engine;
   braid_status (*copy_batch)(braid_engine*, void* const*, const void* const*, const size_t*, size_t,
-                             struct CUstream_st*, int, braid_outcome*); /* braid_copy_batch */
-  const char* (*last_error)(void);                                      /* braid_last_error */
-  int (*last_cuda_error)(void);                                         /* braid_last_cuda_error */
-  int mover;                                                            /* a braid_kv_mover */
+                             struct CUstream_st*, int, braid_outcome*);
+  const char* (*last_error)(void); /* braid_last_error */
+  int (*last_cuda_error)(void);    /* braid_last_cuda_error */
+  int mover;                       /* a braid_kv_mover */
   /* Ranks in processes of their own, numbered after `ranks`, and how long commands may be with one
    * of them before a report speaks of them: then its process is taken for ended. Longer than all
    * steps that are under way together. Nothing else starts it: while nothing is sent, the death of
@@ -280,8 +283,10 @@ typedef struct braid_kv_statistics {
   uint32_t host_slots_free;
   uint32_t host_slots_fenced;
   uint64_t accelerated_bytes; /* by an engine over several links, or by BRAID_KV_BY_KERNEL's
-                                 kernels; 0 with BRAID_KV_BY_DRIVER */
-  uint64_t native_bytes;      /* what an engine, or BRAID_KV_BY_KERNEL, has left to the driver */
+                                 kernels; with BRAID_KV_BY_COPY_ENGINES by the relays alone. 0
+                                 without an engine, if no kernel moves the blocks */
+  uint64_t native_bytes;      /* what an engine, or BRAID_KV_BY_KERNEL, has left to the driver; with
+                                 BRAID_KV_BY_COPY_ENGINES over the GPU's own link */
 } braid_kv_statistics;
 BRAID_API braid_status braid_kv_get_statistics(braid_kv* kv, braid_kv_statistics* statistics);
 

@@ -24,7 +24,7 @@ ADD_REFERENCE, RELEASE, BEGIN_USE, END_USE, SEAL, REOPEN, DROP_HOST, LOSE = rang
 DIRTY, SEALED, SYNCING, SYNCED, HOST_ONLY, LOADING, LOST = range(7)
 BLOCK_FIRST, LAYER_FIRST = 0, 1
 ORDERED, POLLED = 0, 1
-BY_DRIVER, BY_KERNEL = 0, 1
+BY_DRIVER, BY_KERNEL, BY_COPY_ENGINES = range(3)
 NO_LIMIT = 2**64 - 1
 FAILED = 9  # a refusal that is no block's doing
 NO_SLOT = 2**32 - 1
@@ -173,7 +173,7 @@ def _bytes(name, *arguments):
 def _options(segments, gpu_slots, host_slots, ranks, engine, mover):
     options = _Options(ctypes.sizeof(_Options), (Segment * len(segments))(*segments), len(segments), gpu_slots,
                        host_slots, (Rank * len(ranks))(*ranks), len(ranks),
-                       *(engine.options() if engine is not None else ()))
+                       *(engine.options(mover) if engine is not None else ()))
     options.mover = mover
     return options
 
@@ -225,14 +225,16 @@ class Engine:
     def __exit__(self, *_):
         self.close()
 
-    def options(self):
-        functions = ("braid_copy_batch", "braid_last_error", "braid_last_cuda_error")
+    def options(self, mover):
+        copy_batch = "braid_copy_batch_sparing" if mover == BY_COPY_ENGINES else "braid_copy_batch"
+        functions = (copy_batch, "braid_last_error", "braid_last_cuda_error")
         return self._engine.value, *(ctypes.cast(getattr(self._braid, name), ctypes.c_void_p).value
                                      for name in functions)
 
 
 class Rotation:
-    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link, by `mover`. Of a group
+    """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link, by `mover`. With an
+    engine, BY_COPY_ENGINES means that only copy engines work on the cache's GPU, and kernels on the others. Of a group
     whose other ranks are in processes of their own (Worker), `remote_ranks` come after `ranks`; one that has commands
     and does not report for `report_deadline_ms` has ended."""
 

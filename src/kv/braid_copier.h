@@ -1,4 +1,5 @@
-// Copies by braid's library, over every link of the server (include/braid/braid.h).
+// Copies by braid's library, over every link of the server (include/braid/braid.h), with or without
+// kernels on the GPU whose cache it is: braid_copy_batch, or braid_copy_batch_sparing.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,9 @@ struct BraidCalls {
 };
 
 /// Takes the functions of the library that this program is linked with.
-inline BraidCalls calls_of(braid_engine* engine) {
-  return {engine, braid_copy_batch, braid_last_error, braid_last_cuda_error};
+inline BraidCalls calls_of(braid_engine* engine,
+                           decltype(&braid_copy_batch) copy_batch = braid_copy_batch) {
+  return {engine, copy_batch, braid_last_error, braid_last_cuda_error};
 }
 
 class BraidCopier final : public Copier {

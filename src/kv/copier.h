@@ -21,7 +21,7 @@ enum class Urgency : uint8_t {
 /// The bytes that a copier has put into streams so far.
 struct Carried {
   uint64_t accelerated_bytes = 0;
-  uint64_t native_bytes = 0;  ///< what it has left to the driver
+  uint64_t native_bytes = 0;  ///< what the driver carries
 
   bool operator==(const Carried&) const = default;
 };

@@ -64,24 +64,25 @@ struct Call {
   int priority;
   braid_outcome* outcome;
   bool is_forecast = false;
+  bool spares_target = false;
 };
 
 // `copy(order, scratch, call_outcome)` does it.
 template <typename Copying>
 braid_status answer(const Call& call, const Copying& copy) noexcept {
   return guarded([&] {
-    const auto& [engine, entry_point, stream, priority, outcome, is_forecast] = call;
+    const auto& [engine, entry_point, stream, priority, outcome, is_forecast, spares_target] = call;
     if (Error wrong = check_call(engine, priority, outcome); !wrong.ok()) return wrong;
     const CopyCall order{entry_point, stream != nullptr ? stream : CU_STREAM_LEGACY,
-                         static_cast<multipath::Priority>(priority), is_forecast};
+                         static_cast<multipath::Priority>(priority), is_forecast, spares_target};
     CallOutcome call_outcome;
     Scratch* scratch = kept_by_thread<Scratch>();
     std::optional<Scratch> of_this_call;  // of a thread that is ending
     if (scratch == nullptr) scratch = &of_this_call.emplace();
     Error failed = copy(order, *scratch, call_outcome);
     if (failed.ok() && outcome != nullptr) {
-      outcome->accelerated_bytes = call_outcome.accelerated_bytes;
-      outcome->native_bytes = call_outcome.native_bytes;
+      outcome->accelerated_bytes = call_outcome.accelerated_bytes - call_outcome.own_bytes;
+      outcome->native_bytes = call_outcome.native_bytes + call_outcome.own_bytes;
       outcome->reason = multipath::verdict_name(call_outcome.reason);
     }
     return failed;
@@ -156,6 +157,19 @@ braid_status braid_copy_batch(braid_engine* engine, void* const* destinations,
                               const void* const* sources, const size_t* sizes_bytes, size_t count,
                               CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome},
+                   {.each = destinations}, {.each = sources}, sizes_bytes, count);
+}
+
+braid_status braid_copy_batch_sparing(braid_engine* engine, void* const* destinations,
+                                      const void* const* sources, const size_t* sizes_bytes,
+                                      size_t count, CUstream_st* stream, int priority,
+                                      braid_outcome* outcome) {
+  return copy_list({.engine = engine,
+                    .entry_point = preload::k_braid_copy_batch_sparing,
+                    .stream = stream,
+                    .priority = priority,
+                    .outcome = outcome,
+                    .spares_target = true},
                    {.each = destinations}, {.each = sources}, sizes_bytes, count);
 }
 

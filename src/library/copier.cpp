@@ -29,6 +29,7 @@ bool is_carried(const Outcome& outcome) {
 void add(const Outcome& outcome, uint64_t size_bytes, CallOutcome& call_outcome) {
   if (is_carried(outcome)) {
     call_outcome.accelerated_bytes += size_bytes;
+    call_outcome.own_bytes += outcome.own_bytes;
     if (call_outcome.native_bytes == 0 && outcome == Verdict::kStaged)
       call_outcome.reason = Verdict::kStaged;
     return;
@@ -36,6 +37,32 @@ void add(const Outcome& outcome, uint64_t size_bytes, CallOutcome& call_outcome)
   if (call_outcome.native_bytes == 0) call_outcome.reason = outcome;
   call_outcome.native_bytes += size_bytes;
 }
+
+// The first copies of a group, and the head of the next one.
+class FirstCopies final : public multipath::OwnLink {
+ public:
+  FirstCopies(const cuda::Driver& driver, std::span<const Copy> copies, bool may_batch,
+              CUstream stream, NativeArrays& arrays)
+      : driver_(driver), copies_(copies), may_batch_(may_batch), stream_(stream), arrays_(arrays) {}
+
+  CUresult copy(uint64_t first_bytes) const override {
+    size_t whole = 0;
+    for (; whole < copies_.size() && copies_[whole].size_bytes <= first_bytes; ++whole)
+      first_bytes -= copies_[whole].size_bytes;
+    const CUresult copied =
+        copy_natively(driver_, copies_.first(whole), stream_, may_batch_, arrays_);
+    if (copied != CUDA_SUCCESS || first_bytes == 0) return copied;
+    const Copy head{copies_[whole].destination, copies_[whole].source, first_bytes};
+    return copy_natively(driver_, {&head, 1}, stream_, false, arrays_);
+  }
+
+ private:
+  const cuda::Driver& driver_;
+  const std::span<const Copy> copies_;
+  const bool may_batch_;
+  const CUstream stream_;
+  NativeArrays& arrays_;
+};
 
 // The driver finds out which side each address is on. It wants a pitch of one row, too.
 CUresult copy_rows_natively(const cuda::Driver& driver, const Rows& rows, CUstream stream) {
@@ -151,15 +178,19 @@ Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order
     const bool may_batch = route.may_batch && why != Verdict::kCapturing;
     return copy_natively(driver_, group, order.stream, may_batch, scratch.native);
   };
-  return carry(order, route, scratch.segments, total_bytes(group), native, call_outcome);
+  const FirstCopies own_link(driver_, group, route.may_batch, order.stream, scratch.native);
+  return carry(order, route, scratch.segments, total_bytes(group), native, call_outcome,
+               order.spares_target ? &own_link : nullptr);
 }
 
 // `native(why)` makes the driver's copy. No segments: they are not for braid.
 template <typename Native>
 Error Copier::carry(const CopyCall& order, const Route& route, std::span<const Segment> segments,
-                    uint64_t size_bytes, const Native& native, CallOutcome& call_outcome) {
+                    uint64_t size_bytes, const Native& native, CallOutcome& call_outcome,
+                    const multipath::OwnLink* own_link) {
   const uint64_t begin_ns = system_clock().now_ns();
-  const Batch batch{route.direction(), segments, order.stream, order.priority};
+  Batch batch{route.direction(), segments, order.stream, order.priority};
+  batch.own_link = own_link;
   const bool is_linear = route.kind != Route::Kind::kOther && !segments.empty();
   Engine* engine = backend_->engine();
   Outcome outcome = is_linear ? Verdict::kNotReady : Verdict::kNotLinear;

@@ -39,13 +39,15 @@ struct CopyCall {
   preload::EntryPoint entry_point;
   CUstream stream;  ///< the handle itself: never null
   multipath::Priority priority;
-  bool is_forecast = false;  ///< what would become of the copies; nothing is put into the stream
+  bool is_forecast = false;    ///< what would become of the copies; nothing is put into the stream
+  bool spares_target = false;  ///< no kernel on the GPU whose memory is copied
 };
 
 /// What became of a call's copies so far.
 struct CallOutcome {
   uint64_t accelerated_bytes = 0;  ///< staged ones too
   uint64_t native_bytes = 0;
+  uint64_t own_bytes = 0;  ///< of the accelerated ones, by the driver (multipath::OwnLink)
   multipath::Verdict reason = multipath::Verdict::kAccelerated;  ///< of the first native part; of
                                                                  ///< none: kStaged if one is
 };
@@ -75,7 +77,8 @@ class Copier {
   template <typename Native>
   Error carry(const CopyCall& order, const Route& route,
               std::span<const multipath::Segment> segments, uint64_t size_bytes,
-              const Native& native, CallOutcome& call_outcome);
+              const Native& native, CallOutcome& call_outcome,
+              const multipath::OwnLink* own_link = nullptr);
   Error copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
                    CallOutcome& call_outcome);
   bool add_context_of(CUstream stream, const Route& route);

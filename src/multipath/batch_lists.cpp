@@ -19,8 +19,9 @@ std::span<cuda::SliceList> take_lists(ListRing& ring, const Batch& batch,
   return room;
 }
 
-void write_lists(const Batch& batch, std::span<cuda::SliceList> room, SlicedBytes& bytes) {
-  const SliceLists filled = fill_slice_lists(batch, bytes.slice_bytes, room);
+void write_lists(const Batch& batch, std::span<cuda::SliceList> room, SlicedBytes& bytes,
+                 uint64_t skip_bytes) {
+  const SliceLists filled = fill_slice_lists(batch, bytes.slice_bytes, room, skip_bytes);
   bytes.lists = reinterpret_cast<uint64_t>(room.data());
   bytes.slice_count = filled.count;
   bytes.aligned_alike = filled.aligned_alike;

@@ -16,7 +16,9 @@ namespace braid::multipath {
 std::span<cuda::SliceList> take_lists(ListRing& ring, const Batch& batch,
                                       uint64_t asked_slice_bytes, TransferState& state);
 
-/// Writes the lists of the batch into that room, and describes them in `bytes`.
-void write_lists(const Batch& batch, std::span<cuda::SliceList> room, SlicedBytes& bytes);
+/// Writes the lists of the batch, less its first `skip_bytes`, into that room, and describes them
+/// in `bytes`.
+void write_lists(const Batch& batch, std::span<cuda::SliceList> room, SlicedBytes& bytes,
+                 uint64_t skip_bytes = 0);
 
 }  // namespace braid::multipath

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "multipath/batch_split.h"
 #include "multipath/copy_split.h"
 
 namespace braid::multipath {
@@ -28,6 +29,16 @@ double native_us(const DirectionCosts& costs, const PlanRequest& request) {
   const double entry_us =
       has_small_segments(costs, request) ? costs.native_small_entry_us : costs.native_entry_us;
   return time_us + static_cast<double>(request.segments) * entry_us;
+}
+
+double sparing_us(const DirectionCosts& costs, const PlanRequest& request, int& paths) {
+  const BatchSplit split = split_batch(costs, {.size_bytes = request.size_bytes,
+                                               .segments = request.segments,
+                                               .relays = request.paths - 1,
+                                               .native_us = native_us(costs, request),
+                                               .is_cold = request.is_cold});
+  paths = 1 + split.relays;
+  return split.expected_us;
 }
 
 // Paths that begin one after the other and end together at t carry
@@ -97,7 +108,9 @@ double expected_us(const CostModel& costs, Mover mover, const PlanRequest& reque
   const DirectionCosts& direction = costs.of(request.direction);
   paths = 1;
   switch (mover) {
-    case Mover::kKernel: return kernel_us(direction, request, paths);
+    case Mover::kKernel:
+      return request.spares_target ? sparing_us(direction, request, paths)
+                                   : kernel_us(direction, request, paths);
     case Mover::kCopyEngine: return engine_us(direction, request, paths);
     case Mover::kNative: break;
   }

@@ -8,6 +8,7 @@
 //   native       start + bytes / rate + entries of a batch x entry
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
 //                begins at start + k x launch (later if the relays are cold); all end together
+//                if the target runs none (batch_split.h), its own link carries as the native copy
 //   copy engines (copy_split.h) work = bytes / rate; the direct path begins as the native copy,
 //                relay k at start + (k - 1) x issue, and if it stages, its last chunk's way over
 //                NVLink later; all end together
@@ -42,6 +43,7 @@ struct PlanRequest {
   bool kernels_blocked =
       false;              ///< a kernel does not begin in its turn: the program holds every SM
   bool is_staged = true;  ///< copy engines reach the memory through buffers only (copy_split.h)
+  bool spares_target = false;  ///< no kernel on the target: the driver carries its own link's share
   Mover mover = Mover::kKernel;        ///< the mover that may carry it; kNative: none
   uint64_t asked_threshold_bytes = 0;  ///< the user's threshold, see plan(); 0: none
 };

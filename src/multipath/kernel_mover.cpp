@@ -31,7 +31,8 @@ cuda::PullArgs make_args(const KernelJob& job, const TransferState& state) {
   args.generation = state.generation;
   args.direction = static_cast<uint32_t>(job.direction);
   args.is_favoured = job.yield_policy.is_favoured ? 1 : 0;
-  args.total_blocks = blocks_of(job.direct.kernels, job.bytes);
+  args.relays_stay = job.own_link != nullptr ? 1 : 0;
+  args.total_blocks = job.own_link != nullptr ? 0 : blocks_of(job.direct.kernels, job.bytes);
   for (const RelayPath& path : job.relays)
     args.total_blocks += blocks_of(path.relay->kernels(), job.bytes);
   return args;
@@ -86,17 +87,6 @@ CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const Re
                 channel.stream, args);
 }
 
-// The state counts the blocks that leave. Those of a relay that cannot be launched are launched
-// on the target, behind its own: they find nothing left, and leave. Else the state is never free
-// again, nor is anything that waits for it.
-CUresult launch_substitute(const cuda::Driver& driver, const KernelJob& job,
-                           const RelayPath& refused, cuda::PullArgs args) {
-  set_path(args, job, 0, job.direct.link, nullptr);
-  cuda::ScopedContext scope(driver, job.context);
-  if (scope.status() != CUDA_SUCCESS) return scope.status();
-  return launch_direct(driver, job, blocks_of(refused.relay->kernels(), job.bytes), args);
-}
-
 // The gate: the program's stream goes on when the count of landed slices is complete, however late
 // a relay's kernel leaves. If the driver does not have it, the stream waits for the kernels.
 CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const TransferState& state,
@@ -107,43 +97,115 @@ CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const Tran
   return waits == CUDA_SUCCESS ? waits : wait_by_events(driver, relays, job.stream);
 }
 
+// One transfer while it is being enqueued.
+class Enqueuing {
+ public:
+  Enqueuing(const cuda::Driver& driver, const KernelJob& job, TransferState& state)
+      : driver_(driver), job_(job), state_(state), scope_(driver, job.context) {}
+
+  Enqueued enqueue();
+
+ private:
+  CUresult launch_target(uint32_t blocks);
+  void launch_relays();
+  void launch_substitutes();
+  CUresult launch_substitute(const RelayPath& refused);
+  void signal_relays();
+  void set_relay(size_t relay) {
+    set_path(args_, job_, static_cast<uint32_t>(relay) + 1, job_.relays[relay].relay->link(),
+             job_.relays[relay].relay);
+  }
+  bool is_refused(size_t relay) const { return enqueued_.refused[relay] != CUDA_SUCCESS; }
+
+  const cuda::Driver& driver_;
+  const KernelJob& job_;
+  TransferState& state_;
+  cuda::ScopedContext scope_;
+  cuda::PullArgs args_ = make_args(job_, state_);
+  Enqueued enqueued_;
+  std::array<ChannelUse, cuda::kMaxPaths> launched_{};  // the channels of relays that have a kernel
+  size_t launched_count_ = 0;
+  size_t stand_in_ = 0;  // the last of these relays
+};
+
+CUresult Enqueuing::launch_target(uint32_t blocks) {
+  set_path(args_, job_, 0, job_.direct.link, nullptr);
+  const CUresult entered = scope_.enter(job_.context);
+  return entered == CUDA_SUCCESS ? launch_direct(driver_, job_, blocks, args_) : entered;
+}
+
+void Enqueuing::launch_relays() {
+  for (size_t i = 0; i < job_.relays.size(); ++i) {
+    const RelayPath& path = job_.relays[i];
+    set_relay(i);
+    CUresult& refused = enqueued_.refused[i];
+    refused = scope_.enter(path.relay->context());
+    if (refused == CUDA_SUCCESS) refused = launch_relay(driver_, job_, path, state_, args_);
+    if (refused != CUDA_SUCCESS) continue;
+    launched_[launched_count_++] = {path.channels[0], 0};
+    stand_in_ = i;
+  }
+}
+
+// The state counts the blocks that leave. Those of relays that cannot be launched are launched
+// behind others, where they find nothing left, and leave. Else the state is never free again, nor
+// is anything that waits for it.
+void Enqueuing::launch_substitutes() {
+  for (size_t i = 0; i < job_.relays.size(); ++i)
+    if (is_refused(i) && launch_substitute(job_.relays[i]) != CUDA_SUCCESS) state_.retired = true;
+}
+
+CUresult Enqueuing::launch_substitute(const RelayPath& refused) {
+  const uint32_t blocks = blocks_of(refused.relay->kernels(), job_.bytes);
+  if (job_.own_link == nullptr) return launch_target(blocks);
+  const RelayPath& path = job_.relays[stand_in_];
+  set_relay(stand_in_);
+  const CUresult entered = scope_.enter(path.relay->context());
+  return entered == CUDA_SUCCESS
+             ? launch(driver_, path.relay->kernels().choose(job_.bytes.aligned_alike), blocks,
+                      path.channels[0]->stream, args_)
+             : entered;
+}
+
+void Enqueuing::signal_relays() {
+  for (size_t i = 0; i < job_.relays.size(); ++i) {
+    if (is_refused(i)) continue;
+    const RelayPath& path = job_.relays[i];
+    enqueued_.refused[i] = signal_landed(driver_, *path.channels[0]);
+    if (is_refused(i)) {
+      state_.retired = true;
+      continue;
+    }
+    state_.add(*path.channels[0]);
+    enqueued_.via |= gpu_bit(path.relay->gpu());
+  }
+}
+
+// Relays are launched before the driver's copies, since a batch of the driver takes the caller much
+// longer than they do. If no relay has taken its kernel, nothing has been asked to move.
+Enqueued Enqueuing::enqueue() {
+  if (scope_.status() != CUDA_SUCCESS) return enqueued_;
+  const bool has_kernel = job_.own_link == nullptr;
+  if (has_kernel && launch_target(blocks_of(job_.direct.kernels, job_.bytes)) != CUDA_SUCCESS)
+    return enqueued_;
+  launch_relays();
+  if (!has_kernel && launched_count_ == 0) return enqueued_;
+  state_.done += args_.slice_count;
+  launch_substitutes();
+  signal_relays();
+  scope_.leave();
+  const CUresult copied = has_kernel ? CUDA_SUCCESS : job_.own_link->copy(job_.own_bytes);
+  enqueued_.error = close_gate(driver_, job_, state_, std::span(launched_).first(launched_count_));
+  if (enqueued_.error == CUDA_SUCCESS) enqueued_.error = copied;
+  enqueued_.verdict = enqueued_.error == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
+  return enqueued_;
+}
+
 }  // namespace
 
 Enqueued enqueue_kernels(const cuda::Driver& driver, const KernelJob& job, TransferState& state) {
-  Enqueued result;
-  if (signal_begun(driver, state, job.stream) != CUDA_SUCCESS) return result;
-  cuda::ScopedContext scope(driver, job.context);
-  cuda::PullArgs args = make_args(job, state);
-  set_path(args, job, 0, job.direct.link, nullptr);
-  if (scope.status() != CUDA_SUCCESS ||
-      launch_direct(driver, job, blocks_of(job.direct.kernels, job.bytes), args) != CUDA_SUCCESS)
-    return result;
-  state.done += args.slice_count;
-  std::array<ChannelUse, cuda::kMaxPaths> launched{};
-  size_t launched_count = 0;
-  for (size_t i = 0; i < job.relays.size(); ++i) {
-    const RelayPath& path = job.relays[i];
-    set_path(args, job, static_cast<uint32_t>(i) + 1, path.relay->link(), path.relay);
-    CUresult relayed = scope.enter(path.relay->context());
-    if (relayed == CUDA_SUCCESS) relayed = launch_relay(driver, job, path, state, args);
-    if (relayed != CUDA_SUCCESS) {
-      result.refused[i] = relayed;
-      if (launch_substitute(driver, job, path, args) != CUDA_SUCCESS) state.retired = true;
-      continue;
-    }
-    launched[launched_count++] = {path.channels[0], 0};
-    result.refused[i] = signal_landed(driver, *path.channels[0]);
-    if (result.refused[i] != CUDA_SUCCESS) {
-      state.retired = true;
-      continue;
-    }
-    state.add(*path.channels[0]);
-    result.via |= gpu_bit(path.relay->gpu());
-  }
-  scope.leave();
-  result.error = close_gate(driver, job, state, std::span(launched).first(launched_count));
-  result.verdict = result.error == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
-  return result;
+  if (signal_begun(driver, state, job.stream) != CUDA_SUCCESS) return {};
+  return Enqueuing(driver, job, state).enqueue();
 }
 
 }  // namespace braid::multipath

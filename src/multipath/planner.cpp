@@ -27,12 +27,15 @@ Planner::Planner(const CostModel& costs, const Options& options)
 
 // Copy engines carry contiguous copies, kernels batches: a contiguous copy then needs no SM that
 // the program may hold, and a batch pays nothing for each segment. The user may have kernels carry
-// everything, or nothing.
+// everything, or nothing. Without a kernel on the target, a contiguous copy is for copy engines,
+// and a batch for the kernels of relays.
 Mover Planner::mover_for(const Batch& batch, bool has_kernels) const {
   const bool is_batch = batch.segments().size() > 1;
-  const bool by_kernels =
-      mover_ == MoverChoice::kKernel || (mover_ == MoverChoice::kAuto && is_batch);
-  if (by_kernels) return has_kernels && !batch.spares_sms ? Mover::kKernel : Mover::kNative;
+  const bool spares_target = batch.own_link != nullptr;
+  const bool by_kernels = (mover_ == MoverChoice::kKernel && !spares_target) ||
+                          (mover_ != MoverChoice::kCopyEngine && is_batch);
+  if (by_kernels)
+    return (has_kernels || spares_target) && !batch.spares_sms ? Mover::kKernel : Mover::kNative;
   return is_batch ? Mover::kNative : Mover::kCopyEngine;
 }
 
@@ -53,7 +56,22 @@ Plan Planner::plan(const Batch& batch, uint64_t size_bytes, PlanRequest request)
   request.size_bytes = size_bytes;
   request.segments = batch.segments().size();
   request.asked_threshold_bytes = asked_threshold_bytes_;
+  request.spares_target = batch.own_link != nullptr;
   return multipath::plan(costs_, request);
+}
+
+BatchSplit Planner::split_batch(const Batch& batch, uint64_t size_bytes, size_t relays,
+                                bool is_cold) const {
+  const uint64_t segments = batch.segments().size();
+  int paths = 1;
+  const double native_us = expected_us(
+      costs_, Mover::kNative,
+      {.direction = batch.direction, .size_bytes = size_bytes, .segments = segments}, paths);
+  return multipath::split_batch(costs_.of(batch.direction), {.size_bytes = size_bytes,
+                                                             .segments = segments,
+                                                             .relays = static_cast<int>(relays),
+                                                             .native_us = native_us,
+                                                             .is_cold = is_cold});
 }
 
 }  // namespace braid::multipath

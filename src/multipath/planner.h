@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/options.h"
+#include "multipath/batch_split.h"
 #include "multipath/copy_split.h"
 #include "multipath/cost_model.h"
 #include "multipath/transfer.h"
@@ -38,6 +39,9 @@ class Planner {
   CopySplit split_copy(Direction direction, const CopySplitRequest& request) const {
     return multipath::split_copy(costs_.of(direction), request);
   }
+  /// Of a batch with an own link (OwnLink), over so many relays.
+  BatchSplit split_batch(const Batch& batch, uint64_t size_bytes, size_t relays,
+                         bool is_cold) const;
 
  private:
   CostModel costs_;

@@ -76,7 +76,7 @@ size_t slice_list_bound(size_t segments, uint64_t size_bytes, uint32_t slice_byt
 }
 
 SliceLists fill_slice_lists(const Batch& batch, uint32_t slice_bytes,
-                            std::span<cuda::SliceList> lists) {
+                            std::span<cuda::SliceList> lists, uint64_t skip_bytes) {
   Filler filler(lists, slice_bytes);
   const bool to_device = batch.direction == Direction::kHostToDevice;
   const std::span<const Segment> segments = batch.segments();
@@ -91,7 +91,10 @@ SliceLists fill_slice_lists(const Batch& batch, uint32_t slice_bytes,
         break;
       size_bytes += next.size_bytes;
     }
-    filler.add(to_device ? host : first.device, to_device ? first.device : host, size_bytes);
+    const uint64_t skipped = std::min(skip_bytes, size_bytes);
+    skip_bytes -= skipped;
+    filler.add((to_device ? host : first.device) + skipped,
+               (to_device ? first.device : host) + skipped, size_bytes - skipped);
   }
   return filler.filled();
 }

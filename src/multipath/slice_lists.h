@@ -21,8 +21,9 @@ struct SliceLists {
 };
 
 /// Writes the batch as lists of at most `slice_bytes` each. Neighbours that continue each other at
-/// both ends become one piece. `lists` has room for slice_list_bound of them.
+/// both ends become one piece. `lists` has room for slice_list_bound of them. The first
+/// `skip_bytes` are left out.
 SliceLists fill_slice_lists(const Batch& batch, uint32_t slice_bytes,
-                            std::span<cuda::SliceList> lists);
+                            std::span<cuda::SliceList> lists, uint64_t skip_bytes = 0);
 
 }  // namespace braid::multipath

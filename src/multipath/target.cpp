@@ -26,6 +26,7 @@ struct Target::Submission {
   const Classification& memory;
   Intent intent;
   uint64_t now_ns;
+  bool is_cold;
   Plan plan;
   TransferState* state = nullptr;
   std::array<Relay*, cuda::kMaxPaths> candidates{};
@@ -74,11 +75,13 @@ Result<std::unique_ptr<Target>> Target::open(const cuda::Driver& driver, const O
 Outcome Target::submit(const Batch& batch, uint64_t size_bytes, int path_limit,
                        const Classification& memory, Intent intent) {
   if (relays_.empty()) return Verdict::kNoRelay;
+  const uint64_t now_ns = driver_.clock->now_ns();
   Submission submission{.batch = batch,
                         .size_bytes = size_bytes,
                         .memory = memory,
                         .intent = intent,
-                        .now_ns = driver_.clock->now_ns(),
+                        .now_ns = now_ns,
+                        .is_cold = now_ns > warm_until_ns_.load(),
                         .plan = {}};
   if (std::none_of(relays_.begin(), relays_.end(), [&](const Relay* relay) {
         return (memory.allowed & gpu_bit(relay->gpu())) != 0;
@@ -149,7 +152,7 @@ Plan Target::plan_for(const Submission& submission, std::span<Relay* const> rela
       submission.batch, submission.size_bytes,
       {.paths = static_cast<int>(relays.size()) + 1,
        .far_relays = far_among(relays),
-       .is_cold = submission.now_ns > warm_until_ns_.load(),
+       .is_cold = submission.is_cold,
        .kernels_blocked = mover == Mover::kKernel && are_kernels_blocked(submission.now_ns),
        .is_staged = submission.memory.is_plain,
        .mover = mover});
@@ -273,7 +276,7 @@ Outcome Target::copy_by_engines(Submission& submission) {
                           .native_us = native_us(submission),
                           .relays = submission.relays()};
   const Enqueued moved = enqueue_copies(driver_, job, *submission.state);
-  const Outcome outcome = conclude(submission, plan.chunk_bytes, moved);
+  Outcome outcome = conclude(submission, plan.chunk_bytes, moved);
   if (moved.verdict != Verdict::kAccelerated) return outcome;
   const std::lock_guard lock(mutex_);
   uint64_t direct_bytes = submission.size_bytes;
@@ -286,9 +289,8 @@ Outcome Target::copy_by_engines(Submission& submission) {
     count.bytes += bytes;
     direct_bytes -= bytes;
   }
-  Count& direct = count_of(Mover::kCopyEngine, submission.batch.direction, where_.gpu);
-  ++direct.slices;
-  direct.bytes += direct_bytes;
+  count_of(Mover::kCopyEngine, submission.batch.direction, where_.gpu).add(direct_bytes);
+  if (submission.batch.own_link != nullptr) outcome.own_bytes = direct_bytes;
   return outcome;
 }
 
@@ -296,16 +298,20 @@ Outcome Target::copy_by_kernels(Submission& submission) {
   if (!acquire(submission, {.mover = Mover::kKernel, .ops = 4})) return Verdict::kSaturated;
   TransferState& state = *submission.state;
   state.mover = Mover::kKernel;
-  state.bytes = {.size_bytes = submission.size_bytes};
-  if (!slice(submission.batch, state)) {
+  const uint64_t own_bytes = own_bytes_of(submission);
+  state.bytes = {.size_bytes = submission.size_bytes - own_bytes};
+  if (state.bytes.size_bytes == 0 || !slice(submission.batch, state, own_bytes)) {
+    const bool is_for_relays = state.bytes.size_bytes != 0 || submission.path_count == 0;
     state.mark_kernels_left();
     release(submission);
-    return Verdict::kSaturated;
+    return is_for_relays ? Verdict::kSaturated : Verdict::kNoGain;
   }
   const KernelJob job{.direction = submission.batch.direction,
                       .stream = submission.batch.stream,
                       .context = where_.context,
                       .bytes = state.bytes,
+                      .own_link = submission.batch.own_link,
+                      .own_bytes = own_bytes,
                       .yield_policy = yield_policy_of(submission.batch),
                       .direct = memory_.direct(where_.kernels),
                       .relays = submission.relays()};
@@ -315,12 +321,27 @@ Outcome Target::copy_by_kernels(Submission& submission) {
   state.path_count = static_cast<int>(submission.path_count) + 1;
   state.via[0] = where_.gpu;
   for (size_t i = 0; i < submission.path_count; ++i) state.via[i + 1] = job.relays[i].relay->gpu();
-  return conclude(submission, state.bytes.slice_bytes, moved);
+  Outcome outcome = conclude(submission, state.bytes.slice_bytes, moved);
+  outcome.own_bytes = own_bytes;
+  if (own_bytes != 0 && moved.verdict == Verdict::kAccelerated) {
+    const std::lock_guard lock(mutex_);
+    count_of(Mover::kCopyEngine, submission.batch.direction, where_.gpu).add(own_bytes);
+  }
+  return outcome;
 }
 
-// False when there is no room for the batch's lists. They are the transfer's until its kernels have
-// left.
-bool Target::slice(const Batch& batch, TransferState& state) {
+// What the driver is to carry over the target's own link, if no kernel may run here; all of it if
+// no relay has a channel.
+uint64_t Target::own_bytes_of(const Submission& submission) const {
+  if (submission.batch.own_link == nullptr) return 0;
+  const BatchSplit split = planner_.split_batch(submission.batch, submission.size_bytes,
+                                                submission.path_count, submission.is_cold);
+  return cut_near(submission.batch.segments(), split.own_bytes);
+}
+
+// All but the first `skip_bytes` of a batch. False when there is no room for its lists. They are
+// the transfer's until its kernels have left.
+bool Target::slice(const Batch& batch, TransferState& state, uint64_t skip_bytes) {
   SlicedBytes& bytes = state.bytes;
   if (batch.segments().size() == 1) {
     const Segment& whole = batch.first();
@@ -340,7 +361,7 @@ bool Target::slice(const Batch& batch, TransferState& state) {
     room = take_lists(*memory_.lists, batch, options_.slice_bytes, state);
   }
   if (room.empty()) return false;
-  write_lists(batch, room, bytes);
+  write_lists(batch, room, bytes, skip_bytes);
   return true;
 }
 

@@ -93,11 +93,16 @@ class Target {
   bool acquire(Submission& submission, const ChannelRequest& request);
   Outcome conclude(Submission& submission, uint64_t slice_bytes, const Enqueued& moved);
   void release(Submission& submission);
-  bool slice(const Batch& batch, TransferState& state);
+  uint64_t own_bytes_of(const Submission& submission) const;
+  bool slice(const Batch& batch, TransferState& state, uint64_t skip_bytes);
 
   struct Count {
     uint64_t slices = 0;
     uint64_t bytes = 0;
+    void add(uint64_t slice_bytes) {
+      ++slices;
+      bytes += slice_bytes;
+    }
   };
   using Counts = std::array<Count, kMostGpus>;  // by GPU
   Count& count_of(Mover mover, Direction direction, int gpu);

@@ -23,6 +23,16 @@ const char* priority_name(Priority priority);
 
 struct CopyPointers;
 
+/// Puts the driver's own copies of a batch's first bytes into the batch's stream: copy engines
+/// carry them over the link of the GPU where the memory lies. May stop inside a segment.
+class OwnLink {
+ public:
+  virtual CUresult copy(uint64_t first_bytes) const = 0;
+
+ protected:
+  ~OwnLink() = default;
+};
+
 /// One contiguous piece of memory at both ends of a transfer.
 struct Segment {
   void* host = nullptr;
@@ -58,6 +68,9 @@ struct Batch {
   const CopyPointers* pointers =
       nullptr;              ///< of the first segment, if the driver has been asked (classify.h)
   bool spares_sms = false;  ///< the program asks not to use SMs
+  /// Not null: no kernel of braid's may run on the GPU where the memory lies. This carries its own
+  /// link's share, and relays' kernels carry the rest. Read during the call only.
+  const OwnLink* own_link = nullptr;
 
  private:
   std::span<const Segment> segments_;  // empty: `only_` alone
@@ -130,6 +143,7 @@ struct Outcome {
   // Of a copy that a mover carried, or chunks of it:
   uint64_t via = 0;  ///< GPUs whose PCIe links were asked to carry slices: bit by ordinal
   uint32_t slice_bytes = 0;
+  uint64_t own_bytes = 0;  ///< what the driver carries over the target's own link (OwnLink)
   Forecast forecast;
 };
 

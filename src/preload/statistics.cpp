@@ -6,6 +6,7 @@ const char* entry_point_name(EntryPoint entry_point) {
   switch (entry_point) {
     case k_braid_copy: return "braid_copy";
     case k_braid_copy_batch: return "braid_copy_batch";
+    case k_braid_copy_batch_sparing: return "braid_copy_batch_sparing";
     case k_braid_copy_rows: return "braid_copy_rows";
     case k_braid_gather: return "braid_gather";
     case k_braid_scatter: return "braid_scatter";

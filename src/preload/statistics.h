@@ -21,6 +21,7 @@ using EntryPoint = int;
 enum LibraryFunction : EntryPoint {
   k_braid_copy = kHookCount,
   k_braid_copy_batch,
+  k_braid_copy_batch_sparing,
   k_braid_copy_rows,
   k_braid_gather,
   k_braid_scatter,

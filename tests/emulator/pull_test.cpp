@@ -135,6 +135,32 @@ TEST(Pull, ABusyRelayDoesNotHoldTheTransferBack) {
   EXPECT_EQ(rig.report->generation, args.generation);
 }
 
+// Both say that the GPU is shared, which they measure by the time that a slice takes.
+TEST(Pull, ARelayLeavesWhatItHasNotTakenOnlyToADirectPath) {
+  Rig rig("h200x4", 2, 0);
+  rig.enable_peers();
+  constexpr uint32_t kSlice = 64u << 20, kSlices = 8;
+  const uint8_t* host = rig.server.pinned_memory(size_t{kSlices} * kSlice);
+  auto* shared = reinterpret_cast<uint32_t*>(rig.server.pinned_memory(4096));
+  const CUdeviceptr device = rig.server.device_memory(size_t{kSlices} * kSlice);
+  uint32_t done = 0;
+  for (const bool stays : {false, true}) {
+    PullArgs args =
+        rig.args(reinterpret_cast<uint64_t>(host), device, uint64_t{kSlices} * kSlice, kSlice, 1);
+    args.total_blocks = 1;  // the relay's
+    args.shared = reinterpret_cast<uint64_t>(shared);
+    args.relays_stay = stays ? 1 : 0;
+    *shared = 0;
+    ASSERT_EQ(rig.launch(args, 1, 1, 1), CUDA_SUCCESS);
+    rig.synchronize();
+    EXPECT_EQ(*shared, 1u);
+    EXPECT_EQ(rig.report->generation, args.generation);
+    const uint32_t landed = rig.read_counters().done - done;
+    done += landed;
+    EXPECT_EQ(landed == kSlices, stays) << landed;
+  }
+}
+
 // A link's arbiter sees one requester, however many blocks there are.
 TEST(Pull, AKernelSharesTheLinkEquallyWithACopyEngine) {
   constexpr size_t kSize = 64u << 20;

@@ -57,8 +57,16 @@ class BenchRun(unittest.TestCase):
                     "native_submit_us": [1000], **us}
         one_link = rotation("no_relay", **call(kernel_submit_us=[150], braid_submit_us=[1000]))
         self.assertEqual(self.run_row("call", ROTATION, one_link), (0, {"waived", "met"}))
-        every_link = rotation("accelerated", **call(kernel_submit_us=[301], braid_submit_us=[150]))
-        self.assertEqual(self.run_row("call", ROTATION, every_link), (1, {"met", "SHORT"}))
+        every_link = rotation("accelerated", **call(kernel_submit_us=[301], braid_submit_us=[150],
+                                                    sparing_submit_us=[900]))
+        self.assertEqual(self.run_row("call", ROTATION, every_link), (1, {"met", "SHORT", "seen"}))
+
+    def test_kernels_beside(self):
+        def beside(**us_by_gb):
+            return rotation("accelerated", what="beside", native_slow_down=[1.05], native_us_by_gb=[800],
+                            braid_us_by_gb=[1200], kernel_us_by_gb=[1200], **us_by_gb)
+        self.assertEqual(self.run_row("beside", ROTATION, beside(sparing_us_by_gb=[1200])), (0, {"met"}))
+        self.assertEqual(self.run_row("beside", ROTATION, beside(sparing_us_by_gb=[1201])), (1, {"met", "SHORT"}))
 
     def test_methods(self):
         seen = {"down_gbps": [1], "up_gbps": [1], "both_gbps": [2], "both_s": [0.1]}

@@ -14,11 +14,13 @@ namespace {
 using braid::test::DeviceBuffer;
 using braid::test::Gate;
 
-enum class Over { kOneLink, kOneLinkByKernel, kEveryLink };
+enum class Over { kOneLink, kOneLinkByKernel, kEveryLink, kEveryLinkByCopyEngines };
+
+bool is_over_every_link(Over over) { return over >= Over::kEveryLink; }
 
 class LawTest : public KvTest, public ::testing::WithParamInterface<Over> {
  protected:
-  LawTest() { gpus_needed = GetParam() == Over::kEveryLink ? 2 : 1; }
+  LawTest() { gpus_needed = is_over_every_link(GetParam()) ? 2 : 1; }
 
   void TearDown() override {
     KvTest::TearDown();
@@ -33,11 +35,14 @@ class LawTest : public KvTest, public ::testing::WithParamInterface<Over> {
         copier_ = copier.value().get();
         return std::move(copier).value();
       };
-    if (GetParam() == Over::kEveryLink) {
+    if (is_over_every_link(GetParam())) {
       const braid_option every_size{"BRAID_THRESHOLD", "1"};
       const braid_options options{sizeof options, &every_size, 1};
       ASSERT_EQ(braid_open(&options, &engine_), BRAID_OK) << braid_last_error();
-      opening.copier = [this] { return std::make_unique<BraidCopier>(calls_of(engine_)); };
+      opening.copier = [this] {
+        return std::make_unique<BraidCopier>(calls_of(
+            engine_, GetParam() == Over::kEveryLink ? braid_copy_batch : braid_copy_batch_sparing));
+      };
     }
     open(opening);
   }
@@ -92,10 +97,11 @@ TEST_P(LawTest, WhatIsEnqueuedEndsByItself) {
   }
 }
 
-constexpr const char* kNames[] = {"OneLink", "OneLinkByKernel", "EveryLink"};
+constexpr const char* kNames[] = {"OneLink", "OneLinkByKernel", "EveryLink",
+                                  "EveryLinkByCopyEngines"};
 INSTANTIATE_TEST_SUITE_P(Over, LawTest,
-                         ::testing::Values(Over::kOneLink, Over::kOneLinkByKernel,
-                                           Over::kEveryLink),
+                         ::testing::Values(Over::kOneLink, Over::kOneLinkByKernel, Over::kEveryLink,
+                                           Over::kEveryLinkByCopyEngines),
                          [](const auto& over) { return kNames[static_cast<size_t>(over.param)]; });
 
 }  // namespace

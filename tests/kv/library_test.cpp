@@ -37,6 +37,13 @@ class KvLibraryTest : public ServerTest {
     options_ = {segments.value(), kGpuSlots, kHostSlots, {{context(0), cache_->at(), compute_}}};
   }
 
+  void split_blocks(uint64_t pieces) {
+    options_.segments.clear();
+    for (uint64_t piece = 0; piece < pieces; ++piece)
+      options_.segments.push_back(
+          {piece * block_bytes_ / pieces, block_bytes_, block_bytes_ / pieces});
+  }
+
   // A step that fills the block; the sources live as long as the test.
   void write(Rotation& rotation, BlockNumber block, uint8_t value) {
     written_.push_back(std::make_unique<HostBuffer>(driver(), block_bytes_));
@@ -114,16 +121,21 @@ TEST_F(KvLibraryTest, RotatesOverOneLink) {
 }
 
 TEST_F(KvLibraryTest, RotatesOverOneLinkByKernel) {
-  constexpr uint64_t kPieces = 16;
-  options_.segments.clear();  // a block in pieces: enough copies for a kernel
-  for (uint64_t piece = 0; piece < kPieces; ++piece)
-    options_.segments.push_back(
-        {piece * block_bytes_ / kPieces, block_bytes_, block_bytes_ / kPieces});
+  split_blocks(16);  // enough copies for a kernel
   options_.mover = Rotation::Mover::kKernel;
   auto opened = Rotation::open(options_);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   rotate(opened.value());
   EXPECT_GT(opened.value().statistics().value().accelerated_bytes, 0u);
+}
+
+// Without an engine they are the driver's batches.
+TEST_F(KvLibraryTest, RotatesOverOneLinkByCopyEngines) {
+  options_.mover = Rotation::Mover::kCopyEngines;
+  auto opened = Rotation::open(options_);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  rotate(opened.value());
+  EXPECT_EQ(opened.value().statistics().value().accelerated_bytes, 0u);
 }
 
 class KvLibraryOverEveryLinkTest : public KvLibraryTest {
@@ -139,6 +151,22 @@ TEST_F(KvLibraryOverEveryLinkTest, Rotates) {
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   rotate(opened.value());
   EXPECT_GT(opened.value().statistics().value().accelerated_bytes, 0u);
+}
+
+TEST_F(KvLibraryOverEveryLinkTest, RotatesByCopyEnginesOnTheGpuItself) {
+  const braid_option every_size[] = {{"BRAID_THRESHOLD", "1"}};
+  auto engine = Engine::open(every_size);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  split_blocks(64);
+  options_.mover = Rotation::Mover::kCopyEngines;
+  auto opened = Rotation::open(options_, engine.value());
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  rotate(opened.value());
+  const Rotation::Statistics statistics = opened.value().statistics().value();
+  EXPECT_GT(statistics.native_bytes, 0u);
+  if (is_emulated()) {
+    EXPECT_GT(statistics.accelerated_bytes, 0u);
+  }
 }
 
 TEST_F(KvLibraryTest, ReportsAndRefusals) {

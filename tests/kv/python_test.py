@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
-from braid import kv  # noqa: E402
+from braid import _library as libraries, kv  # noqa: E402
 import rotate_torch as rotate  # noqa: E402
 
 LAYERS, LAYER_SLOT_BYTES = 3, rotate.BLOCK_TOKENS * 8
@@ -75,11 +75,11 @@ class PythonTest(unittest.TestCase):
     def setUpClass(cls):
         cls.driver = Driver()
 
-    def serve(self, at_once, engine=None):
+    def serve(self, at_once, engine=None, mover=kv.BY_DRIVER):
         prompt, output = 20, 30
         slots = rotate.slots_for(at_once, prompt + output)
         requests = rotate.new_requests(5, prompt, output)
-        server = rotate.Server(WordsModel(self.driver, slots), requests, at_once, 3, slots, engine)
+        server = rotate.Server(WordsModel(self.driver, slots), requests, at_once, 3, slots, engine, mover)
         statistics = server.serve()
         self.assertEqual(statistics.gpu_slots_free, slots)
         return server, statistics, [request.tokens for request in requests]
@@ -87,12 +87,22 @@ class PythonTest(unittest.TestCase):
     def test_requests_that_take_turns_get_the_tokens_of_those_that_fit(self):
         _, _, expected = self.serve(5)
         with kv.Engine() as engine:
-            for copies in (None, engine):
-                server, statistics, served = self.serve(2, copies)
+            for copies, mover in ((None, kv.BY_DRIVER), (engine, kv.BY_DRIVER), (engine, kv.BY_COPY_ENGINES)):
+                server, statistics, served = self.serve(2, copies, mover)
                 self.assertEqual(served, expected)
                 self.assertGreater(server.down_bytes, 0)
                 self.assertGreater(server.up_bytes, 0)
-                self.assertEqual(statistics.accelerated_bytes > 0, copies is not None)
+                if mover == kv.BY_COPY_ENGINES:  # so few bytes may go by the driver alone
+                    self.assertGreater(statistics.native_bytes, 0)
+                else:
+                    self.assertEqual(statistics.accelerated_bytes > 0, copies is not None)
+
+    def test_the_engine_is_asked_to_spare_the_gpu(self):
+        with kv.Engine() as engine:
+            braid = ctypes.CDLL(libraries.find(""))
+            for mover, name in ((kv.BY_DRIVER, "braid_copy_batch"), (kv.BY_COPY_ENGINES, "braid_copy_batch_sparing")):
+                self.assertEqual(engine.options(mover)[1],
+                                 ctypes.cast(getattr(braid, name), ctypes.c_void_p).value)
 
     def test_a_leader_and_a_worker(self):
         model = WordsModel(self.driver, 2)

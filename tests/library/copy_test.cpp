@@ -240,6 +240,47 @@ TEST_F(CopyTest, ABatchMayMixDirectionsAndGpus) {
   EXPECT_EQ(read(there, kSize), std::vector(sent.begin() + kSize, sent.end()));
 }
 
+// The driver has a part of it, which may end inside a piece, and relays have the rest.
+TEST_F(CopyTest, ABatchThatSparesTheGpuIsSharedWithTheDriver) {
+  for (const std::vector<size_t>& sizes :
+       {std::vector<size_t>(300, 40'000), std::vector<size_t>{20'000'001, 30'000'003, 7}}) {
+    SCOPED_TRACE(std::to_string(sizes.size()) + " pieces");
+    constexpr size_t kGap = 96;
+    const size_t count = sizes.size();
+    size_t all = 0, room = 0;
+    for (const size_t size_bytes : sizes) all += size_bytes, room += size_bytes + kGap;
+    HostBuffer sent(driver(), room), returned(driver(), room);
+    DeviceBuffer device(driver(), room);
+    sent.fill_random(count);
+    std::memset(returned.data(), 0, room);
+    std::vector<void*> there, back;
+    std::vector<const void*> from, middle;
+    std::vector<uint8_t> expected(room, 0);
+    for (size_t piece = 0, start = 0, end = room; piece < count; ++piece) {
+      end -= sizes[piece] + kGap;
+      from.push_back(sent.data() + start);
+      there.push_back(at(device, end));
+      middle.push_back(at(device, end));
+      back.push_back(returned.data() + start);
+      std::memcpy(expected.data() + start, sent.data() + start, sizes[piece]);
+      start += sizes[piece] + kGap;
+    }
+    const auto expect_shared = [&](braid_status status) {
+      ASSERT_EQ(status, BRAID_OK) << braid_last_error();
+      EXPECT_STREQ(outcome_.reason, "accelerated");
+      EXPECT_GT(outcome_.accelerated_bytes, all / 10);
+      EXPECT_GT(outcome_.native_bytes, all / 10);
+      EXPECT_EQ(outcome_.accelerated_bytes + outcome_.native_bytes, all);
+      synchronize(stream_);
+    };
+    expect_shared(braid_copy_batch_sparing(engine_, there.data(), from.data(), sizes.data(), count,
+                                           stream_, 0, &outcome_));
+    expect_shared(braid_copy_batch_sparing(engine_, back.data(), middle.data(), sizes.data(), count,
+                                           stream_, 0, &outcome_));
+    EXPECT_EQ(bytes(returned), expected);
+  }
+}
+
 TEST_F(CopyTest, GatherAndScatterAreEachOthersReverse) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -123,6 +123,7 @@ struct PullArgs {
   uint32_t relay_slot;    ///< index into relayed_kb; kNoRelaySlot: relays have no order
   uint32_t is_favoured;   ///< 1: this transfer's slot counts as the longest
   uint32_t direction;     ///< index into LinkPace
+  uint32_t relays_stay;  ///< 1: no block is on the direct path, which could carry what relays leave
 };
 
 /// One slice as a range of the transfer's bytes.
@@ -159,7 +160,8 @@ BRAID_HOST_DEVICE inline uint32_t kb_left(const PullArgs& args, uint32_t next) {
 
 /// Kernels of several contexts share a GPU by time slices of a millisecond and more, unless MPS
 /// runs, and lose most of their speed. A relay's block detects this by the time between two checks,
-/// and leaves the rest of the transfer to the other paths. A slice takes 20 to 300 us.
+/// and leaves the rest of the transfer to the direct path, if there is a block (relays_stay). A
+/// slice takes 20 to 300 us.
 inline constexpr uint64_t kPreemptedNs = 1'000'000;
 BRAID_HOST_DEVICE inline bool is_preempted(const PullArgs& args, uint64_t last_ns,
                                            uint64_t now_ns) {

@@ -136,7 +136,7 @@ class PullProtocol {
   __device__ void watch_turns() {
     const uint64_t now = now_ns();
     if (!is_shared_ && is_preempted(args_, looked_ns_, now)) {
-      is_shared_ = true;
+      is_shared_ = args_.relays_stay == 0;
       *reinterpret_cast<volatile uint32_t*>(args_.shared) = 1;
     }
     looked_ns_ = now;
@@ -216,7 +216,7 @@ class PullProtocol {
   LinkWatch watch_;
   uint64_t ended_rest_ns_ = 0;
   uint64_t looked_ns_ = 0;   // when the last slice was asked for
-  bool is_shared_ = false;   // other contexts' kernels take turns with this one
+  bool is_shared_ = false;   // other contexts' kernels take turns with this one: it leaves
   bool has_first_ = false;   // slices taken and not yet given out
   bool has_second_ = false;  // never for a contiguous copy
   uint32_t first_ = 0;

@@ -70,7 +70,7 @@ class PullBlock final : public TwinBlock {
 
   void watch_turns(TwinMemory& memory) {
     if (!is_shared_ && is_preempted(args_, looked_ns_, memory.now_ns())) {
-      is_shared_ = true;
+      is_shared_ = args_.relays_stay == 0;
       memory.store(args_.shared, 1);
     }
     looked_ns_ = memory.now_ns();

@@ -22,7 +22,7 @@ Result<Layout> layout_of(const braid_kv_options& options) {
 
 Result<std::unique_ptr<Copier>> copier_over_own_link(const braid_kv_options& options,
                                                      const braid::cuda::Driver& driver) {
-  if (options.mover == BRAID_KV_BY_DRIVER)
+  if (options.mover == BRAID_KV_BY_DRIVER || options.mover == BRAID_KV_BY_COPY_ENGINES)
     return std::unique_ptr<Copier>(std::make_unique<NativeCopier>(driver));
   if (options.mover != BRAID_KV_BY_KERNEL)
     return Status::error("braid_kv_options: mover is " + std::to_string(options.mover) +
