@@ -108,14 +108,11 @@ class Enqueuing {
  private:
   CUresult launch_target(uint32_t blocks);
   void launch_relays();
-  void launch_substitutes();
-  CUresult launch_substitute(const RelayPath& refused);
-  void signal_relays();
+  CUresult launch_missing();
   void set_relay(size_t relay) {
     set_path(args_, job_, static_cast<uint32_t>(relay) + 1, job_.relays[relay].relay->link(),
              job_.relays[relay].relay);
   }
-  bool is_refused(size_t relay) const { return enqueued_.refused[relay] != CUDA_SUCCESS; }
 
   const cuda::Driver& driver_;
   const KernelJob& job_;
@@ -125,7 +122,8 @@ class Enqueuing {
   Enqueued enqueued_;
   std::array<ChannelUse, cuda::kMaxPaths> launched_{};  // the channels of relays that have a kernel
   size_t launched_count_ = 0;
-  size_t stand_in_ = 0;  // the last of these relays
+  size_t stand_in_ = 0;          // the last of these relays
+  uint32_t missing_blocks_ = 0;  // of relays that have none
 };
 
 CUresult Enqueuing::launch_target(uint32_t blocks) {
@@ -141,44 +139,35 @@ void Enqueuing::launch_relays() {
     CUresult& refused = enqueued_.refused[i];
     refused = scope_.enter(path.relay->context());
     if (refused == CUDA_SUCCESS) refused = launch_relay(driver_, job_, path, state_, args_);
-    if (refused != CUDA_SUCCESS) continue;
+    if (refused != CUDA_SUCCESS) {
+      missing_blocks_ += blocks_of(path.relay->kernels(), job_.bytes);
+      continue;
+    }
     launched_[launched_count_++] = {path.channels[0], 0};
     stand_in_ = i;
-  }
-}
-
-// The state counts the blocks that leave. Those of relays that cannot be launched are launched
-// behind others, where they find nothing left, and leave. Else the state is never free again, nor
-// is anything that waits for it.
-void Enqueuing::launch_substitutes() {
-  for (size_t i = 0; i < job_.relays.size(); ++i)
-    if (is_refused(i) && launch_substitute(job_.relays[i]) != CUDA_SUCCESS) state_.retired = true;
-}
-
-CUresult Enqueuing::launch_substitute(const RelayPath& refused) {
-  const uint32_t blocks = blocks_of(refused.relay->kernels(), job_.bytes);
-  if (job_.own_link == nullptr) return launch_target(blocks);
-  const RelayPath& path = job_.relays[stand_in_];
-  set_relay(stand_in_);
-  const CUresult entered = scope_.enter(path.relay->context());
-  return entered == CUDA_SUCCESS
-             ? launch(driver_, path.relay->kernels().choose(job_.bytes.aligned_alike), blocks,
-                      path.channels[0]->stream, args_)
-             : entered;
-}
-
-void Enqueuing::signal_relays() {
-  for (size_t i = 0; i < job_.relays.size(); ++i) {
-    if (is_refused(i)) continue;
-    const RelayPath& path = job_.relays[i];
-    enqueued_.refused[i] = signal_landed(driver_, *path.channels[0]);
-    if (is_refused(i)) {
+    refused = signal_landed(driver_, *path.channels[0]);
+    if (refused != CUDA_SUCCESS) {
       state_.retired = true;
       continue;
     }
     state_.add(*path.channels[0]);
     enqueued_.via |= gpu_bit(path.relay->gpu());
   }
+}
+
+// The state counts the blocks that leave. Those of relays that cannot be launched are launched
+// behind others, where they find nothing left, and leave. Else the state is never free again, nor
+// is anything that waits for it.
+CUresult Enqueuing::launch_missing() {
+  if (missing_blocks_ == 0) return CUDA_SUCCESS;
+  if (job_.own_link == nullptr) return launch_target(missing_blocks_);
+  const RelayPath& path = job_.relays[stand_in_];
+  set_relay(stand_in_);
+  const CUresult entered = scope_.enter(path.relay->context());
+  return entered == CUDA_SUCCESS
+             ? launch(driver_, path.relay->kernels().choose(job_.bytes.aligned_alike),
+                      missing_blocks_, path.channels[0]->stream, args_)
+             : entered;
 }
 
 // Relays are launched before the driver's copies, since a batch of the driver takes the caller much
@@ -191,8 +180,7 @@ Enqueued Enqueuing::enqueue() {
   launch_relays();
   if (!has_kernel && launched_count_ == 0) return enqueued_;
   state_.done += args_.slice_count;
-  launch_substitutes();
-  signal_relays();
+  if (launch_missing() != CUDA_SUCCESS) state_.retired = true;
   scope_.leave();
   const CUresult copied = has_kernel ? CUDA_SUCCESS : job_.own_link->copy(job_.own_bytes);
   enqueued_.error = close_gate(driver_, job_, state_, std::span(launched_).first(launched_count_));
