@@ -11,11 +11,13 @@
 #include <thread>
 
 #include "fabric/library/service.h"
+#include "tests/support/set_variable.h"
 #include "tests/topology/sysfs_tree.h"
 
 namespace braid::fabric {
 namespace {
 
+using braid::test::SetVariable;
 using topology::Nic;
 using topology::NicState;
 using Names = std::vector<std::string>;
@@ -126,21 +128,23 @@ class RailServiceTest : public topology::SysfsTree {
   static size_t rails_of(const Result<std::unique_ptr<Service>>& service) {
     return service.value()->with([](Engine& engine) { return engine.address().rails.size(); });
   }
-  void TearDown() override { unsetenv(kNicsVariable); }
 };
 
 TEST_F(RailServiceTest, TheVariableChoosesUnlessTheProgramDoes) {
-  setenv(kNicsVariable, "=lo,lo1", 1);
-  EXPECT_EQ(rails_of(open({})), 2u);
-  EXPECT_EQ(rails_of(open({.addresses = {"127.0.0.1"}})), 1u);
-  EXPECT_EQ(rails_of(open({.nics = "=lo1"})), 1u);
-  EXPECT_EQ(open({.addresses = {"127.0.0.1"}, .nics = "lo"}).status().message(),
-            "an engine takes addresses or NICs, not both");
-  setenv(kNicsVariable, "eth7", 1);
-  EXPECT_EQ(open({}).status().message(),
-            "BRAID_FABRIC_NICS: no NIC is called 'eth7', or begins so. Here are lo (127.0.0.1), "
-            "lo1 (127.0.0.2)");
-  unsetenv(kNicsVariable);
+  {
+    const SetVariable nics(kNicsVariable, "=lo,lo1");
+    EXPECT_EQ(rails_of(open({})), 2u);
+    EXPECT_EQ(rails_of(open({.addresses = {"127.0.0.1"}})), 1u);
+    EXPECT_EQ(rails_of(open({.nics = "=lo1"})), 1u);
+    EXPECT_EQ(open({.addresses = {"127.0.0.1"}, .nics = "lo"}).status().message(),
+              "an engine takes addresses or NICs, not both");
+  }
+  {
+    const SetVariable nics(kNicsVariable, "eth7");
+    EXPECT_EQ(open({}).status().message(),
+              "BRAID_FABRIC_NICS: no NIC is called 'eth7', or begins so. Here are lo (127.0.0.1), "
+              "lo1 (127.0.0.2)");
+  }
   EXPECT_EQ(rails_of(open({})), 1u) << "loopback unless told";
 }
 

@@ -76,7 +76,7 @@ def masked(output, random):
     text = re.sub(r"0x[0-9a-fA-F]+", "#", output)
     text = re.sub(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", "#", text)
     lines = (" ".join(line.split()) for line in text.splitlines())
-    return sorted({line for line in lines if line and not (random and random in line)})
+    return {line for line in lines if line and not (random and random in line)}
 
 
 def sources_of(checkout, sample):
@@ -111,33 +111,32 @@ def build_all(checkout, out, samples, target, jobs):
             print(f"{sample.name} {why or 'is built'}", flush=True)
 
 
-def run(words, folder, random):
-    """(exit code or None for a hang, masked output, the last of what was said)."""
+def run(words, folder):
+    """(exit code or None for a hang, output, the last of what was said)."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BRAID_")}
     try:
         exit_code, output, errors = run_group(words, clean, TIMEOUT_S, folder)
     except DidNotEnd as hang:
-        return None, [], str(hang)[-1500:]
-    return exit_code, masked(output, random), (output + errors)[-1500:]
+        return None, "", str(hang)[-1500:]
+    return exit_code, output, (output + errors)[-1500:]
 
 
-def judge(program, braid, options, rounds, random):
+def judge(sample, program, braid, options, rounds):
     """(passed, failed or skipped; what there is to say)."""
     folder = program.parent
-    exit_code, native, said = run([str(program)], folder, random)
+    exit_code, native, said = run([str(program)], folder)
     if exit_code is None:
         return "skipped", "does not end natively"
     if exit_code != 0:
         return "skipped", f"exit code {exit_code} natively: {said[-200:]}"
     for turn in range(rounds):
-        code, lines, said = run([str(braid), "run", *options, "--", str(program)], folder, random)
+        code, output, said = run([str(braid), "run", *options, "--", str(program)], folder)
         if code is None:
             return "failed", f"round {turn}: hangs: {said}"
         if code != exit_code:
             return "failed", f"round {turn}: exit code {code}, natively {exit_code}: {said}"
-        if lines != native:
-            differ = sorted(set(lines) ^ set(native))
-            return "failed", f"round {turn}: prints something else: {differ[:6]}"
+        if differ := masked(native, sample.random) ^ masked(output, sample.random):
+            return "failed", f"round {turn}: prints something else: {sorted(differ)[:6]}"
     return "passed", ""
 
 
@@ -199,8 +198,8 @@ def main():
             return 0
         for name, candidates in chosen(arguments.names).items():
             program = binaries / name
-            kind, said = judge(program, arguments.braid.resolve(), arguments.option, arguments.rounds,
-                               candidates[0].random) \
+            kind, said = judge(candidates[0], program, arguments.braid.resolve(), arguments.option,
+                               arguments.rounds) \
                 if os.access(program, os.X_OK) else ("skipped", "was not built")
             verdicts.add(kind, name, said)
     return verdicts.end()
