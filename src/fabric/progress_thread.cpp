@@ -126,7 +126,8 @@ class ThreadedDomain final : public Domain {
 
  private:
   static constexpr uint32_t kNoPeer = ~uint32_t{0};
-  /// What the wire does not take for so long, and nothing else to that peer, fails.
+  /// What the wire does not take for so long, and nothing else to that peer, fails: the engine does
+  /// not see that its wire refuses, as it does without this thread (policy/rail_health.h).
   static constexpr uint64_t kRefusedNs = 1'000'000'000;
   struct Posting {
     uint32_t peer;
