@@ -11,6 +11,10 @@ namespace {
 using Cause = Transfer::Cause;
 constexpr size_t kBytes = 8 << 20;
 
+nlohmann::json report_of(Transfer& transfer) {
+  return nlohmann::json::parse(transfer.report(Transfer::Form::kJson).value()).at("braid_transfer");
+}
+
 class TransferGather : public testing::TestWithParam<std::vector<std::string>> {
  protected:
   static std::vector<std::string> arguments() {
@@ -68,9 +72,17 @@ TEST_P(TransferGather, ManySmallRequestsEachHaveTheirOwnEndAndTheirOwnBytes) {
   const auto seed = static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  Owner owner(arguments());
-  Initiator me(owner, options(), kBytes);
-  ASSERT_NO_FATAL_FAILURE(move_many(owner, me, random));
+  // A request that is refused holds up none beside it: nothing is sent again. On a busy host slices
+  // are late in some attempts, and of two ways one is late in most.
+  const bool is_one_way = GetParam().size() == 1;
+  bool is_quiet = !is_one_way;
+  for (int attempt = 0; attempt == 0 || (attempt < 5 && !is_quiet && !HasFailure()); ++attempt) {
+    Owner owner(arguments());
+    Initiator me(owner, options(), kBytes);
+    ASSERT_NO_FATAL_FAILURE(move_many(owner, me, random)) << attempt;
+    is_quiet = is_quiet || report_of(me.transfer).at("reissued_slices") == 0;
+  }
+  EXPECT_TRUE(is_quiet) << "slices were sent again in each attempt";
 }
 
 /// It would take many slices, of which the first ones lie inside.
@@ -94,10 +106,6 @@ INSTANTIATE_TEST_SUITE_P(Providers, TransferGather,
                            return providers.param.empty() ? std::string("Default")
                                                           : std::string("Tcp");
                          });
-
-nlohmann::json report_of(Transfer& transfer) {
-  return nlohmann::json::parse(transfer.report(Transfer::Form::kJson).value()).at("braid_transfer");
-}
 
 /// What an owner refuses says nothing against the way. On a busy host an answer may be late, which
 /// does say something; so there are several attempts, each by new processes.
