@@ -74,6 +74,7 @@ Result<Driver> load_driver(const SymbolLookup& lookup) {
   BRAID_TRY(load(driver.create_context, lookup, "cuCtxCreate_v2"));
   driver.clock = find_clock(lookup);
   driver.copy_batch = reinterpret_cast<decltype(driver.copy_batch)>(lookup("cuMemcpyBatchAsync"));
+  driver.debugger_session = static_cast<const volatile uint32_t*>(lookup("cudbgSessionId"));
   return driver;
 }
 

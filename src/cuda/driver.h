@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -59,6 +60,10 @@ struct Driver {
   CUresult (*copy_batch)(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                          CUmemcpyAttributes* attributes, size_t* first_copies,
                          size_t attribute_count, size_t* failed_copy, CUstream stream) = nullptr;
+
+  /// Written by a debugger: the number of its session, 0 if there is none. Null in a driver without
+  /// it.
+  const volatile uint32_t* debugger_session = nullptr;
 
   /// cuCtxCreate in the form that every driver exports (cuCtxCreate_v2): cuda.h may map the name to
   /// another one. Makes the context current.

@@ -104,6 +104,7 @@ std::vector<PathCount> Engine::collect(int wait_ms) {
 
 std::vector<std::string> Engine::problems() {
   std::vector<std::string> all = registry_.problems();
+  if (!relays_.problem().empty()) all.push_back(relays_.problem() + ". Every copy stays native");
   if (!peers_.problem().empty()) all.push_back(peers_.problem());
   if (!cost_problem_.ok())
     all.insert(all.begin(), cost_problem_.message() + ". Until then braid goes by its defaults");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "cuda/tools.h"
 
 namespace braid::multipath {
 
@@ -20,10 +21,12 @@ Result<RelayTopology> RelayTopology::find(const cuda::Driver& driver, const Opti
   RelayTopology found;
   BRAID_TRY(found.list_devices(driver));
   BRAID_TRY(found.check(options.relays));
+  found.problem_ = cuda::reason_to_stay_native(driver);
   for (const CUdevice target : found.devices_) {
     GpuSet relays = 0;
     for (int gpu = 0; gpu < found.gpu_count(); ++gpu)
-      if (options.relays.allows(gpu) && can_relay(driver, found.device(gpu), target))
+      if (found.problem_.empty() && options.relays.allows(gpu) &&
+          can_relay(driver, found.device(gpu), target))
         relays |= gpu_bit(gpu);
     found.of_target_.push_back(relays);
     found.all_ |= relays;

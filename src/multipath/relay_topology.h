@@ -2,6 +2,7 @@
 // choice. Which relays are open is in context_registry.h. Found once, then constant.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/options.h"
@@ -17,7 +18,8 @@ bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target);
 
 class RelayTopology {
  public:
-  /// Asks the driver. Fails when the user names GPUs that this process does not see.
+  /// Asks the driver. Fails when the user names GPUs that this process does not see. No GPU relays
+  /// under a tool that does not bear it (cuda/tools.h).
   static Result<RelayTopology> find(const cuda::Driver& driver, const Options& options);
 
   int gpu_count() const { return static_cast<int>(devices_.size()); }
@@ -29,6 +31,8 @@ class RelayTopology {
   GpuSet of(int target) const { return of_target_[static_cast<size_t>(target)]; }
   /// GPUs that may relay for any target. If there are none, braid cannot gain here.
   GpuSet all() const { return all_; }
+  /// Why no GPU may relay, whatever the hardware; empty if there is no such reason.
+  const std::string& problem() const { return problem_; }
 
   /// GPUs of the same socket.
   GpuSet neighbours_of(int gpu) const {
@@ -50,6 +54,7 @@ class RelayTopology {
   std::vector<int> numa_nodes_;
   std::vector<GpuSet> of_target_;
   GpuSet all_ = 0;
+  std::string problem_;
 };
 
 }  // namespace braid::multipath

@@ -4,12 +4,13 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "base/options.h"
 #include "cuda/driver.h"
+#include "cuda/tools.h"
 #include "loader/libc_dlsym.h"
 #include "preload/messages.h"
 #include "preload/observe.h"
@@ -30,27 +31,6 @@ void* find_real(const Hook& hook, void* library) {
   return next != nullptr ? next : libc_dlsym(library, hook.symbol);
 }
 
-// Of a context's memory, initcheck knows what that context's own work wrote: it would call every
-// byte that came through another GPU uninitialized. Who runs a sanitizer looks for mistakes, not
-// for speed.
-bool is_under_sanitizer() { return std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr; }
-
-// cuda-gdb writes the number of its session into the driver when it sees the library being loaded.
-// A context that is made beside the program's waiting copies hung under it.
-bool is_under_debugger(void* library) {
-  const auto* session =
-      static_cast<const volatile uint32_t*>(libc_dlsym(library, "cudbgSessionId"));
-  return session != nullptr && *session != 0;
-}
-
-void stay_out_under_tools(void* library) {
-  if (is_under_sanitizer())
-    give_engine_up(
-        "compute-sanitizer would report bytes that other GPUs have carried as uninitialized");
-  if (is_under_debugger(library))
-    give_engine_up("under cuda-gdb a program can hang while braid opens other GPUs");
-}
-
 void read_environment() {
   auto read = read_options([](const char* name) -> const char* { return std::getenv(name); });
   if (!read.ok()) give_engine_up(read.status().message().c_str());
@@ -64,6 +44,13 @@ void load_driver(void* library) {
     set_driver(std::move(loaded).value());
   else
     give_engine_up(loaded.status().message().c_str());
+}
+
+// The engine would stay native too, but only after it has asked the driver for this and that.
+void stay_out_under_tools() {
+  if (driver() == nullptr) return;
+  const std::string reason = cuda::reason_to_stay_native(*driver());
+  if (!reason.empty()) give_engine_up(reason.c_str());
 }
 
 void start_child() noexcept {
@@ -102,9 +89,9 @@ bool bind() noexcept try {
   for (int hook = 0; hook < kHookCount; ++hook)
     if (void* symbol = find_real(hooks()[static_cast<size_t>(hook)], library))
       driver_function(static_cast<HookId>(hook)).store(symbol, std::memory_order_release);
-  stay_out_under_tools(library);
   read_environment();
   load_driver(library);
+  stay_out_under_tools();
   prepare_process();
   is_bound.store(true, std::memory_order_release);
   return true;

@@ -309,6 +309,16 @@ TEST(Process, BraidStaysOutUnderASanitizerAndSaysSo) {
   expect_one_complaint(run_child({kScenarios, "copy_once"}, environment), "compute-sanitizer");
 }
 
+// Found by default settings on hardware: the program hung as soon as its relays were open.
+TEST(Process, BraidStaysOutUnderNsightComputeAndSaysSo) {
+  Environment environment = preloaded_by_hand();
+  environment["NV_COMPUTE_PROFILER_PERFWORKS_DIR"] = "/opt/nvidia/nsight-compute/target";
+  const ChildResult child = run_child({kScenarios, "copy_once"}, environment);
+  expect_one_complaint(child, "Nsight Compute");
+  ASSERT_EQ(child.statistics().size(), 1u) << child.errors;
+  EXPECT_EQ(counted(child.statistics()[0], "cuMemcpyHtoDAsync_v2", "accelerated").calls, 0u);
+}
+
 // cuda-gdb found by default settings on hardware: the program hung while relays opened.
 TEST(Process, BraidStaysOutUnderCudaGdbAndSaysSo) {
   const ChildResult child = run_child({kScenarios, "copy_once_debugged"}, preloaded_by_hand());
