@@ -5,6 +5,7 @@
 #include <braid/braid.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,15 @@ class LibraryTest : public ServerTest {
 
   static std::vector<uint8_t> bytes(HostBuffer& buffer) {
     return {buffer.data(), buffer.data() + buffer.size()};
+  }
+
+  /// The engine's.
+  nlohmann::json statistics() const {
+    size_t needed = 0;
+    EXPECT_EQ(braid_stats_json(engine_, nullptr, 0, &needed), BRAID_OK);
+    std::string text(needed, '\0');
+    EXPECT_EQ(braid_stats_json(engine_, text.data(), text.size(), &needed), BRAID_OK);
+    return nlohmann::json::parse(text.c_str()).at("braid");
   }
 
   braid_engine* engine_ = nullptr;
