@@ -21,21 +21,13 @@ Sleep::~Sleep() {
   if (waker_ >= 0) close(waker_);
 }
 
-void Sleep::until(uint64_t at_ns, uint64_t now_ns, const std::vector<int>& descriptors,
-                  std::unique_lock<std::mutex>& lock) {
-  if (waker_ < 0 || at_ns <= now_ns) return;
-  const uint64_t limit_ns = std::min(at_ns - now_ns, kLongestNs);
+void Sleep::poll(uint64_t limit_ns, const std::vector<int>& descriptors) const {
   std::vector<pollfd> awaited{{waker_, POLLIN, 0}};
   for (const int descriptor : descriptors) awaited.push_back({descriptor, POLLIN, 0});
-  is_asleep_ = true;
-  at_ns_ = at_ns;
-  lock.unlock();
-  const timespec limit{0, static_cast<long>(limit_ns)};
+  const timespec limit{0, static_cast<long>(std::min(limit_ns, kLongestNs))};
   ppoll(awaited.data(), awaited.size(), &limit, nullptr);
   uint64_t count = 0;
   (void)!read(waker_, &count, sizeof count);
-  lock.lock();
-  is_asleep_ = false;
 }
 
 void Sleep::wake_before(uint64_t at_ns) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 namespace braid::fabric {
@@ -16,8 +15,16 @@ class Sleep {
   Sleep& operator=(const Sleep&) = delete;
 
   /// Sleeps. Gives the lock back meanwhile.
-  void until(uint64_t at_ns, uint64_t now_ns, const std::vector<int>& descriptors,
-             std::unique_lock<std::mutex>& lock);
+  template <typename Lock>
+  void until(uint64_t at_ns, uint64_t now_ns, const std::vector<int>& descriptors, Lock& lock) {
+    if (waker_ < 0 || at_ns <= now_ns) return;
+    is_asleep_ = true;
+    at_ns_ = at_ns;
+    lock.unlock();
+    poll(at_ns - now_ns, descriptors);
+    lock.lock();
+    is_asleep_ = false;
+  }
   /// Wakes the thread if it sleeps beyond `at_ns`.
   void wake_before(uint64_t at_ns);
   void wake();
@@ -29,6 +36,8 @@ class Sleep {
   }
 
  private:
+  void poll(uint64_t limit_ns, const std::vector<int>& descriptors) const;
+
   int waker_;  // an eventfd; -1: none could be made, and nobody sleeps
   bool is_asleep_ = false;
   uint64_t at_ns_ = 0;

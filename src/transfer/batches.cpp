@@ -168,12 +168,10 @@ Result<BatchStatus> Engine::status(uint64_t id) const {
   return batch->status;
 }
 
-Result<RequestStatus> Engine::status(uint64_t id, size_t request) const {
+Result<std::vector<RequestStatus>> Engine::outcomes(uint64_t id) const {
   const Batch* batch = batches_.find(id);
   if (batch == nullptr) return Status::error("there is no such batch (any more)");
-  if (request >= batch->requests.size())
-    return Status::error("the batch has " + std::to_string(batch->requests.size()) + " requests");
-  return batch->requests[request];
+  return batch->requests;
 }
 
 Status Engine::cancel(uint64_t id) {
@@ -193,6 +191,12 @@ Status Engine::forget(uint64_t id) {
     return Status::error("the batch has not ended", "Wait for it, or cancel it and wait");
   batches_.erase(id);
   return {};
+}
+
+std::vector<RequestStatus> Engine::take(uint64_t id) {
+  std::vector<RequestStatus> outcomes = std::move(batches_.find(id)->requests);
+  batches_.erase(id);
+  return outcomes;
 }
 
 // ---- Ending ----

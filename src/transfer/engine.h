@@ -130,11 +130,14 @@ class Engine {
   Result<uint64_t> submit(const std::vector<Request>& requests,
                           std::optional<NotificationRequest> notification);
   Result<BatchStatus> status(uint64_t batch) const;
-  Result<RequestStatus> status(uint64_t batch, size_t request) const;
+  /// Of each request of the batch, also of those that are under way.
+  Result<std::vector<RequestStatus>> outcomes(uint64_t batch) const;
   /// Slices that cannot be stopped any more end normally.
   Status cancel(uint64_t batch);
   /// An error if the batch has not ended.
   Status forget(uint64_t batch);
+  /// Forgets a batch that has ended, and returns the outcomes of its requests.
+  std::vector<RequestStatus> take(uint64_t batch);
   /// Batches that have ended since the last call.
   std::vector<uint64_t> take_ended() { return std::exchange(ended_, {}); }
 

@@ -1,4 +1,4 @@
-// Who gets the mutex of a service while one thread drives its engine.
+// Who drives the engine of a service, and how others get at it meanwhile.
 #include "fabric/library/looks.h"
 
 #include <gtest/gtest.h>
@@ -11,38 +11,6 @@ namespace braid::fabric {
 namespace {
 
 constexpr uint64_t kUs = 1'000;
-
-TEST(Doorkeeper, LetsInWhoWasKeptOut) {
-  Doorkeeper keeper;
-  EXPECT_FALSE(keeper.lets_in(0, 0, 1)) << "nobody waits";
-  EXPECT_FALSE(keeper.lets_in(1, 0, 10 * kUs)) << "it may still get in by itself";
-  EXPECT_FALSE(keeper.lets_in(1, 0, 20 * kUs));
-  EXPECT_TRUE(keeper.lets_in(1, 0, 10 * kUs + Doorkeeper::kKeptOutNs));
-  EXPECT_TRUE(keeper.lets_in(2, 0, 900 * kUs)) << "none of them has got in";
-}
-
-TEST(Doorkeeper, CountsAnewOnceSomebodyGotIn) {
-  Doorkeeper keeper;
-  EXPECT_FALSE(keeper.lets_in(2, 0, 10 * kUs));
-  EXPECT_FALSE(keeper.lets_in(1, 1, 20 * kUs + Doorkeeper::kKeptOutNs));
-  EXPECT_TRUE(keeper.lets_in(1, 1, 20 * kUs + 2 * Doorkeeper::kKeptOutNs));
-  EXPECT_FALSE(keeper.lets_in(0, 2, 900 * kUs));
-  EXPECT_FALSE(keeper.lets_in(1, 2, 1000 * kUs)) << "another one";
-}
-
-TEST(Doorkeeper, LeavesTheMutexAloneLessOftenIfNobodyComes) {
-  Doorkeeper keeper;
-  constexpr uint64_t kKept = Doorkeeper::kKeptOutNs;
-  EXPECT_FALSE(keeper.lets_in(1, 0, 1));
-  EXPECT_TRUE(keeper.lets_in(1, 0, 1 + kKept));
-  keeper.nobody_came(20 * kKept);
-  EXPECT_FALSE(keeper.lets_in(1, 0, 22 * kKept - 1)) << "each look would wait";
-  EXPECT_TRUE(keeper.lets_in(1, 0, 22 * kKept));
-  for (int i = 0; i < 100; ++i) keeper.nobody_came(100 * kKept);
-  EXPECT_TRUE(keeper.lets_in(1, 0, 100 * kKept + Doorkeeper::kPatienceMaxNs));
-  EXPECT_FALSE(keeper.lets_in(1, 1, 1'000'000 * kKept)) << "somebody has come";
-  EXPECT_TRUE(keeper.lets_in(1, 1, 1'000'001 * kKept));
-}
 
 TEST(Patience, GrowsWhileDriversSleepShortlyBeforeEvents) {
   constexpr uint64_t kMin = Patience::kMinNs, kMax = Patience::kMaxNs;
@@ -76,14 +44,13 @@ TEST(Patience, EndsWithASilence) {
 
 /// Programs that only look, with a limit of no time, must not wake the thread at each look.
 TEST(Drivers, AWaitWithoutTimeLooksOnceAndLeavesTheThreadAsleep) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
+  DelegatingMutex mutex;
   Drivers drivers;
   int looks = 0;
   const auto step = [&](uint64_t) { return ++looks == 1; };
   const auto wait = [&](int wanted) {
     return wait_until(
-        lock, drivers, 0, [&] { return looks >= wanted; }, step, [] {});
+        mutex, drivers, 0, [&] { return looks >= wanted; }, step, [] {});
   };
   EXPECT_FALSE(wait(2));
   EXPECT_EQ(looks, 1);
@@ -94,71 +61,141 @@ TEST(Drivers, AWaitWithoutTimeLooksOnceAndLeavesTheThreadAsleep) {
 
 /// A caller that waits in vain lets the thread drive.
 TEST(Drivers, ADriverThatRunsOutOfPatienceLeavesTheEngineToTheThread) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
+  DelegatingMutex mutex;
   Drivers drivers;
   const uint64_t end_ns = monotonic_ns() + 50'000 * kUs;
   EXPECT_FALSE(wait_until(
-      lock, drivers, end_ns, [] { return false; }, [](uint64_t) { return false; }, [] {}));
+      mutex, drivers, end_ns, [] { return false; }, [](uint64_t) { return false; }, [] {}));
   EXPECT_EQ(drivers.left_ns, 0U) << "the thread waits for it to come back";
   EXPECT_GE(monotonic_ns(), end_ns);
+  EXPECT_TRUE(drivers.sleepers.empty());
 }
 
-/// A caller that the system does not run must not slow down each look.
-TEST(Drivers, ACallerThatDoesNotComeIsWaitedForOnce) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
+/// Who leaves would have to wake the next one.
+TEST(Drivers, TheThreadDrivesForAWhileAfterSeveralCallersHaveWaited) {
+  using Found = Drivers::Found;
   Drivers drivers;
-  drivers.entering = 1;
-  drivers.let_callers_in(lock, 1, false);
-  const uint64_t begin_ns = monotonic_ns();
-  drivers.let_callers_in(lock, begin_ns, false);
-  EXPECT_GE(monotonic_ns(), begin_ns + 1000 * kUs);
-  EXPECT_FALSE(drivers.doorkeeper.lets_in(1, 0, begin_ns + 1000 * kUs)) << "the count is new";
+  const auto comes = [&](Sleeper& caller) {
+    caller.is_met = [] { return false; };
+    arrive(drivers, caller, monotonic_ns() + 60'000'000'000, true, [] {});
+    return caller.found;
+  };
+  Sleeper first, second, third, fourth;
+  EXPECT_EQ(comes(first), Found::kDrives);
+  EXPECT_EQ(comes(second), Found::kSleeps);
+  drivers.leave(true);
+  EXPECT_EQ(drivers.left_ns, 0U) << "another caller waits, and the thread does not drive";
+  drivers.sleepers.clear();
+  EXPECT_EQ(comes(third), Found::kSleeps) << "it is alone, but not for long";
+  drivers.sleepers.clear();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kSharedNs));
+  EXPECT_EQ(comes(fourth), Found::kDrives);
+}
+
+TEST(Drivers, WhatAnArrivalLeavesToDoMayMeetItsWait) {
+  Drivers drivers;
+  bool has_happened = false;
+  Sleeper caller;
+  caller.is_met = [&] { return has_happened; };
+  arrive(drivers, caller, monotonic_ns() + 60'000'000'000, false, [&] { has_happened = true; });
+  EXPECT_TRUE(caller.woken.is_released()) << "nobody wakes it";
+  EXPECT_EQ(caller.found, Sleeper::Found::kMet);
+  EXPECT_TRUE(drivers.sleepers.empty());
 }
 
 /// Callers enter, and others wait for what they do, while one of them drives an engine that always
 /// has something to do.
-TEST(Drivers, CallersGetInAndNoneIsCountedTwice) {
+TEST(Drivers, CallersGetInWhileACallerDrivesABusyEngine) {
   constexpr int kCallers = 4, kTurns = 200;
-  std::mutex mutex;
+  DelegatingMutex mutex;
   Drivers drivers;
   int done = 0;  // under the mutex
   std::vector<std::thread> callers;
-  for (int caller = 0; caller < kCallers; ++caller)
-    callers.emplace_back([&] {
-      for (int turn = 0; turn < kTurns; ++turn) {
-        std::unique_lock lock = drivers.enter(mutex);
-        ++done;
-        drivers.tell();
-      }
-    });
   for (int waiter = 0; waiter < 2; ++waiter)
     callers.emplace_back([&] {
-      std::unique_lock lock = drivers.enter(mutex);
       EXPECT_TRUE(wait_until(
-          lock, drivers, monotonic_ns() + 60'000'000'000, [&] { return done == kCallers * kTurns; },
-          [](uint64_t) { return true; }, [] {}));
+          mutex, drivers, monotonic_ns() + 60'000'000'000,
+          [&] { return done == kCallers * kTurns; }, [](uint64_t) { return true; }, [] {}));
+    });
+  for (int caller = 0; caller < kCallers; ++caller)
+    callers.emplace_back([&] {
+      for (int turn = 0; turn < kTurns; ++turn)
+        mutex.run([&] {
+          ++done;
+          drivers.tell();
+        });
     });
   for (std::thread& caller : callers) caller.join();
-  EXPECT_EQ(drivers.entering, 0);
+  EXPECT_EQ(done, kCallers * kTurns);
+  EXPECT_TRUE(drivers.sleepers.empty());
+}
+
+/// The service's thread, which drives an engine that is never idle.
+class BusyThread : public ::testing::Test {
+ protected:
+  ~BusyThread() override {
+    mutex_.run([this] { drivers_.end(); });
+    thread_.join();
+  }
+  template <typename IsMet>
+  bool wait(const IsMet& is_met, uint64_t limit_ns = 60'000'000'000) {
+    return wait_until(
+        mutex_, drivers_, monotonic_ns() + limit_ns, is_met,
+        [this](uint64_t) {
+          driven_by_ = std::this_thread::get_id();
+          return true;
+        },
+        [] {});
+  }
+
+  DelegatingMutex mutex_;
+  Drivers drivers_;
+  std::thread::id driven_by_;  // under the mutex
+  std::thread thread_{[this] {
+    look_until_end(
+        mutex_, drivers_,
+        [this](uint64_t) {
+          driven_by_ = std::this_thread::get_id();
+          return true;
+        },
+        [](Lock&) {});
+  }};
+};
+
+TEST_F(BusyThread, DoesWhatCallersHandIn) {
+  EXPECT_TRUE(
+      test::eventually([&] { return mutex_.run([&] { return driven_by_ == thread_.get_id(); }); }));
+  std::thread::id did;
+  for (int i = 0; i < 100; ++i) mutex_.run([&] { did = std::this_thread::get_id(); });
+  EXPECT_EQ(did, thread_.get_id()) << "it never gives the mutex back while the engine is busy";
+}
+
+TEST_F(BusyThread, LetsTheOneCallerThatWaitsDrive) {
+  EXPECT_TRUE(wait([this] { return driven_by_ == std::this_thread::get_id(); }));
+}
+
+TEST_F(BusyThread, ACallerWhoseTimeIsUpIsForgotten) {
+  std::thread other([this] { wait([] { return false; }, 20'000 * kUs); });
+  EXPECT_FALSE(wait([] { return false; }, 20'000 * kUs));
+  other.join();
+  EXPECT_TRUE(mutex_.run([this] { return drivers_.sleepers.empty(); }));
 }
 
 /// A rail that must be polled before its thread may sleep gives the mutex to nobody.
 TEST(Drivers, CallersGetInWhileTheThreadMayNotSleep) {
-  std::mutex mutex;
+  DelegatingMutex mutex;
   Drivers drivers;
   std::thread thread([&] {
     look_until_end(
-        mutex, drivers, [](uint64_t) { return false; }, [](std::unique_lock<std::mutex>&) {});
+        mutex, drivers, [](uint64_t) { return false; }, [](Lock&) {});
   });
   std::atomic<bool> is_in = false;
   std::thread caller([&] {
-    while (drivers.entered == 0) const std::unique_lock lock = drivers.enter(mutex);
+    for (int i = 0; i < 100; ++i) mutex.run([] {});
     is_in = true;
   });
   EXPECT_TRUE(test::eventually([&] { return is_in.load(); }, std::chrono::seconds(20)));
-  drivers.is_ending = true;
+  mutex.run([&] { drivers.end(); });
   thread.join();
   caller.join();
 }

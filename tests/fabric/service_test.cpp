@@ -50,8 +50,9 @@ TEST(Service, AQuestionThatThrowsIsLeftToTheCallerThatAskedIt) {
   sleeper.is_met = []() -> bool { throw std::bad_alloc(); };
   drivers.sleepers.push_back(&sleeper);
   EXPECT_NO_THROW(drivers.tell());
-  EXPECT_TRUE(sleeper.is_up) << "nobody wakes it";
+  EXPECT_TRUE(sleeper.woken.is_released()) << "nobody wakes it";
   EXPECT_FALSE(sleeper.has_come);
+  EXPECT_THROW(std::rethrow_exception(sleeper.thrown), std::bad_alloc);
 }
 
 }  // namespace

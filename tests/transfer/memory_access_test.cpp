@@ -69,7 +69,7 @@ class TransferAccess : public testing::Test {
         engine.submit({{segment, operation, memory.data(), address(node), kBytes}}, std::nullopt)
             .value();
     EXPECT_TRUE(net.run(kLongUs, [&] { return engine.status(batch).value().has_ended(); }));
-    const Cause cause = engine.status(batch, 0).value().cause;
+    const Cause cause = engine.outcomes(batch).value()[0].cause;
     if (cause == Cause::kNone) {
       EXPECT_EQ(wrong_at(is_write ? there : here, seed), std::nullopt) << seed;
     }
@@ -129,7 +129,7 @@ TEST_F(TransferAccess, ARailThatDoesNotReachMemoryThatCameLaterLeavesItToTheOthe
                                        std::nullopt)
                                .value();
     ASSERT_TRUE(net.run(kLongUs, [&] { return engine.status(batch).value().has_ended(); }));
-    EXPECT_EQ(engine.status(batch, 0).value().cause, Cause::kNone);
+    EXPECT_EQ(engine.outcomes(batch).value()[0].cause, Cause::kNone);
     EXPECT_EQ(wrong_at(memory, 77), std::nullopt);
   }
   EXPECT_EQ(links_lost(), 0u);
@@ -209,7 +209,7 @@ TEST_F(TransferAccess, SlicesThatARailSwallowsGoTheOtherWayLongBeforeItIsGivenUp
   net.network().cut(*me.domains[1], fabric::sim::Break::kSilent);
   const uint64_t cut_ns = net.now_ns();
   ASSERT_TRUE(net.run(kLongUs, [&] { return engine.status(batch).value().has_ended(); }));
-  EXPECT_EQ(engine.status(batch, 0).value().cause, Cause::kNone);
+  EXPECT_EQ(engine.outcomes(batch).value()[0].cause, Cause::kNone);
   EXPECT_EQ(wrong_at(theirs[0], 5), std::nullopt);
   EXPECT_GT(engine.statistics().reissued_slices, 0u);
   EXPECT_LT(net.now_ns() - cut_ns, 1'000'000'000u) << "a fraction of the heartbeat's limit";

@@ -325,9 +325,9 @@ TEST(TransferLimits, ARequestTooManyIsTooMuchAndNoOtherIs) {
     const uint64_t batch = engine.submit({write, write, write}, std::nullopt).value();
     for (int step = 0; !engine.status(batch).value().has_ended() && step < 1000; ++step)
       engine.step(monotonic_ns());
-    EXPECT_EQ(engine.status(batch, 0).value().cause, Cause::kNone) << turn;
-    EXPECT_EQ(engine.status(batch, 1).value().cause, Cause::kNone) << turn;
-    EXPECT_EQ(engine.status(batch, 2).value().cause, Cause::kTooMuch) << turn;
+    EXPECT_EQ(engine.outcomes(batch).value()[0].cause, Cause::kNone) << turn;
+    EXPECT_EQ(engine.outcomes(batch).value()[1].cause, Cause::kNone) << turn;
+    EXPECT_EQ(engine.outcomes(batch).value()[2].cause, Cause::kTooMuch) << turn;
     EXPECT_EQ(engine.status(batch).value().failed_count, 1u);
   }
   EXPECT_EQ(wrong_at(std::span(memory).subspan(4096, 4096), 1), std::nullopt);

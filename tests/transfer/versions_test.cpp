@@ -83,7 +83,7 @@ class TransferVersions : public testing::Test {
     return net.run(kSoonUs, [&] { return engine->status(batch).value().has_ended(); });
   }
   Cause cause(uint64_t batch, size_t request) {
-    return engine->status(batch, request).value().cause;
+    return engine->outcomes(batch).value()[request].cause;
   }
 
   RailNet net;
@@ -108,7 +108,7 @@ TEST_F(TransferVersions, ARequestThatNeedsARailOfAnotherVersionSaysSoAndNoOtherF
   EXPECT_EQ(engine->ways_up(segment), (std::pair<size_t, size_t>{1, 1}));
 
   const uint64_t later = submit(segment, {kGpuAddress, host_address()});
-  EXPECT_TRUE(engine->status(later, 0).value().has_ended) << "it is known by now";
+  EXPECT_TRUE(engine->outcomes(later).value()[0].has_ended) << "it is known by now";
   EXPECT_EQ(cause(later, 0), Cause::kOtherVersion);
   ASSERT_TRUE(ends_soon(later));
   EXPECT_EQ(cause(later, 1), Cause::kNone);

@@ -95,7 +95,7 @@ Result<uint64_t> Service::add_region(MutableBytes memory) {
   if (!has_gpu_memory_ && lane.value() != nullptr)
     return Status::error("this is memory of a GPU, and the engine was opened without any",
                          "Open it with gpu_memory, and its peers too");
-  return with([&](Engine& engine) {
+  return with_here([&](Engine& engine) {
     Result<uint64_t> added = engine.add_region(memory);
     if (added.ok() && lane.value() != nullptr) lanes_[added.value()] = lane.value()->end();
     return added;
@@ -125,7 +125,7 @@ Result<Service::Allocated> Service::allocate_memory(size_t size_bytes) {
   // First, since it may fail: no region of freed memory must be left.
   decltype(allocations_) kept;
   kept.emplace(0, std::move(made));
-  return with([&](Engine& engine) -> Result<Allocated> {
+  return with_here([&](Engine& engine) -> Result<Allocated> {
     BRAID_LET(region, engine.add_region(memory));
     auto node = kept.extract(kept.begin());
     node.key() = region;
@@ -147,7 +147,7 @@ EngineReport Service::report() {
 Status Service::remove_region(uint64_t region) {
   std::shared_ptr<gpu::LaneEnd> lane;
   decltype(allocations_)::node_type freed;  // without the lock, since it takes long
-  Status removed = with([&](Engine& engine) {
+  Status removed = with_here([&](Engine& engine) {
     Status answer = engine.remove_region(region);
     if (answer.ok()) freed = allocations_.extract(region);
     if (const auto found = lanes_.find(region); answer.ok() && found != lanes_.end()) {
@@ -168,11 +168,10 @@ Service::Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_p
       thread_(start_thread([this] { work(); })) {}
 
 Service::~Service() {
-  {
-    const std::unique_lock lock = drivers_.enter(mutex_);
+  mutex_.run([this] {
     drivers_.end();
     sleep_.wake();
-  }
+  });
   thread_.join();
   with([](Engine& engine) { engine.completions().cancel_all(); });
   events_.reset();  // before the engine: a callback may still be in a call
@@ -189,10 +188,9 @@ void Service::take_leave() {
     (void)engine_->step(monotonic_ns());
 }
 
-bool Service::wait_on(std::unique_lock<std::mutex>& lock, uint64_t limit_us,
-                      const std::function<bool(Engine&)>& is_so) {
+bool Service::wait_on(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
   return wait_until(
-      lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
+      mutex_, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
       [this](uint64_t now_ns) { return step(now_ns); }, [this] { follow_up(); });
 }
 
@@ -220,16 +218,19 @@ Status Service::release(uint64_t watcher) {
 void Service::work() {
   look_until_end(
       mutex_, drivers_, [this](uint64_t now_ns) { return step(now_ns); },
-      [this](std::unique_lock<std::mutex>& lock) { rest(lock); });
+      [this](Lock& lock) { rest(lock); });
 }
 
-void Service::rest(std::unique_lock<std::mutex>& lock) {
+void Service::rest(Lock& lock) {
   const bool nobody_tells =
       descriptors_.empty() || !watchers_.is_empty() || engine_->waits_for_room();
-  if (nobody_tells)
-    drivers_.changed.wait_for(lock, kQuiet);
-  else if (engine_->arm())
+  if (nobody_tells) {
+    lock.unlock();
+    drivers_.pause();
+    lock.lock();
+  } else if (engine_->arm()) {
     sleep_.until(engine_->next_deadline_ns(), monotonic_ns(), descriptors_, lock);
+  }
 }
 
 // ---- Under the mutex ----

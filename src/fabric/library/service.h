@@ -54,28 +54,29 @@ class Service {
   /// for which the driver waits for the context's streams.
   Status remove_region(uint64_t region);
 
-  /// Returns `call(engine)`. Nobody else uses the engine meanwhile.
+  /// Returns `call(engine)`, which may be called in another thread. Nobody else uses the engine
+  /// meanwhile.
   template <typename Call>
   auto with(const Call& call) {
-    const std::unique_lock lock = drivers_.enter(mutex_);
-    if constexpr (std::is_void_v<decltype(call(*engine_))>) {
-      call(*engine_);
-      follow_up();
-    } else {
-      auto answer = call(*engine_);
-      follow_up();
-      return answer;
-    }
+    return mutex_.run([&] { return call_and_follow_up(call); });
+  }
+  /// The same, always in this thread: for what asks CUDA for the current context.
+  template <typename Call>
+  auto with_here(const Call& call) {
+    return mutex_.run_here([&] { return call_and_follow_up(call); });
   }
 
   /// Waits until `is_so(engine)`. False: the limit has passed, or the service ends.
   template <typename IsSo>
   bool wait(uint64_t limit_us, const IsSo& is_so) {
-    std::unique_lock lock = drivers_.enter(mutex_);
-    if (!is_so(*engine_)) return wait_on(lock, limit_us, std::cref(is_so));
-    // A question that changes nothing leaves nothing to do.
-    if constexpr (!std::is_invocable_v<IsSo, const Engine&>) follow_up();
-    return true;
+    bool is_met = false;
+    mutex_.run([&] {
+      is_met = is_so(*engine_);
+      // A question that changes nothing leaves nothing to do.
+      if constexpr (!std::is_invocable_v<IsSo, const Engine&>)
+        if (is_met) follow_up();
+    });
+    return is_met || wait_on(limit_us, std::cref(is_so));
   }
 
   /// `ask(engine, request)` makes a request of the engine, whose events go to `sink`.
@@ -105,11 +106,21 @@ class Service {
   };
 
   Service(RailChoice rails, std::unique_ptr<Engine> engine, std::unique_ptr<Events> events);
-  bool wait_on(std::unique_lock<std::mutex>& lock, uint64_t limit_us,
-               const std::function<bool(Engine&)>& is_so);
+  template <typename Call>
+  auto call_and_follow_up(const Call& call) {
+    if constexpr (std::is_void_v<decltype(call(*engine_))>) {
+      call(*engine_);
+      follow_up();
+    } else {
+      auto answer = call(*engine_);
+      follow_up();
+      return answer;
+    }
+  }
+  bool wait_on(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
   void take_leave();
   void work();
-  void rest(std::unique_lock<std::mutex>& lock);
+  void rest(Lock& lock);
   bool step(uint64_t now_ns);
   void follow_up();
   void deliver();
@@ -119,7 +130,7 @@ class Service {
   bool has_gpu_memory_ = false;
   bool is_local_ = false;
   int numa_node_ = -1;  // of memory that is allocated; -1: any
-  std::mutex mutex_;
+  DelegatingMutex mutex_;
   Unshared unshared_;                           // under it
   std::map<uint64_t, Allocation> allocations_;  // by region, under it; after the engine
   std::unique_ptr<Engine> engine_;              // under the mutex

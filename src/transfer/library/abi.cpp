@@ -93,7 +93,7 @@ braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memo
       [&](Service& service) {
         if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
         const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
-        return hand_out(service.with([&](Engine& engine) {
+        return hand_out(service.with_here([&](Engine& engine) {
           return engine.add_buffer(bytes, static_cast<Rights>(rights));
         }),
                         buffer);
@@ -116,7 +116,7 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
         if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
         braid::Allocation& allocation = made.value();
         *memory = allocation.pages.memory();
-        const braid_status added = hand_out(service.with([&](Engine& engine) {
+        const braid_status added = hand_out(service.with_here([&](Engine& engine) {
           return engine.add_buffer(allocation.pages.bytes(), peers, std::move(allocation.file));
         }),
                                             buffer);
@@ -137,7 +137,7 @@ braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t
     };
     if (!is_retired()) {
       const Status wrong =
-          service.with([&](Engine& engine) { return engine.remove_buffer(buffer); });
+          service.with_here([&](Engine& engine) { return engine.remove_buffer(buffer); });
       if (!wrong.ok()) return report(wrong);
     }
     const Status held = service.wait_until_free(buffer, limit_us);

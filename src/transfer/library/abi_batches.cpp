@@ -157,12 +157,9 @@ braid_status braid_transfer_wait(braid_transfer* transfer, uint64_t batch, uint6
   return guarded(
       transfer,
       [&](Service& service) {
-        const auto ended = [&](Engine& engine) {
-          const Result<BatchStatus> status = engine.status(batch);
-          return !status.ok() || status.value().has_ended();
-        };
-        *has_ended = service.wait(limit_us, ended);
-        return report(service.with([&](Engine& engine) { return engine.status(batch).status(); }));
+        const Result<bool> waited = service.wait_for_batch(batch, limit_us);
+        *has_ended = waited.ok() && waited.value();
+        return report(waited.status());
       },
       has_ended);
 }
@@ -172,25 +169,21 @@ braid_status braid_transfer_outcomes(braid_transfer* transfer, uint64_t batch, s
                                      size_t* count) {
   return guarded(transfer, [&](Service& service) {
     if (outcomes == nullptr && capacity > 0) return report(BRAID_ERROR_ARGUMENT, kNullList);
-    return report(service.with([&](Engine& engine) -> Status {
-      const Result<BatchStatus> all = engine.status(batch);
-      if (!all.ok()) return all.status();
-      const size_t requests = all.value().request_count;
-      if (count != nullptr) *count = requests;
-      for (size_t i = first; i < requests && i - first < capacity; ++i) {
-        const RequestStatus one = engine.status(batch, i).value();
-        outcomes[i - first] = {one.has_ended ? static_cast<int>(one.cause) : BRAID_TRANSFER_PENDING,
-                               one.delivered_bytes};
-      }
-      return {};
-    }));
+    const auto all = service.outcomes(batch);
+    if (!all.ok()) return report(all.status());
+    const size_t requests = all.value().size();
+    if (count != nullptr) *count = requests;
+    for (size_t i = first; i < requests && i - first < capacity; ++i) {
+      const RequestStatus& one = all.value()[i];
+      outcomes[i - first] = {one.has_ended ? static_cast<int>(one.cause) : BRAID_TRANSFER_PENDING,
+                             one.delivered_bytes};
+    }
+    return BRAID_OK;
   });
 }
 
 braid_status braid_transfer_cancel(braid_transfer* transfer, uint64_t batch) {
-  return guarded(transfer, [&](Service& service) {
-    return report(service.with([&](Engine& engine) { return engine.cancel(batch); }));
-  });
+  return guarded(transfer, [&](Service& service) { return report(service.cancel(batch)); });
 }
 
 braid_status braid_transfer_forget(braid_transfer* transfer, uint64_t batch) {

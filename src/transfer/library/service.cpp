@@ -1,6 +1,5 @@
 #include "transfer/library/service.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -115,8 +114,7 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
       engine_(std::move(engine)),
       directory_(std::move(directory)),
       sharing_(std::move(sharing)),
-      descriptors_(engine_->wait_descriptors()),
-      events_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      descriptors_(engine_->wait_descriptors()) {
   descriptors_.push_back(directory_->descriptor());
   if (sharing_ != nullptr) descriptors_.push_back(sharing_->descriptor());
   thread_ = fabric::start_thread([this] { work(); });
@@ -124,11 +122,10 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
 
 Service::~Service() {
   lease_.reset();
-  {
-    const std::unique_lock lock = drivers_.enter(mutex_);
+  mutex_.run([this] {
     sleep_.wake();
     drivers_.end();
-  }
+  });
   thread_.join();
 }
 
@@ -217,47 +214,70 @@ Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {
-  std::unique_lock lock = drivers_.enter(mutex_);
   return fabric::wait_until(
-      lock, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
+      mutex_, drivers_, monotonic_after_ns(limit_us), [&] { return is_so(*engine_); },
       [this](uint64_t now_ns) { return step(now_ns); }, [this] { follow_up(); });
 }
 
-// ---- Events ----
+// ---- Batches and events ----
 
-int Service::event_descriptor() {
-  const std::unique_lock lock = drivers_.enter(mutex_);
-  is_told_ = true;
-  return events_.get();
+Result<bool> Service::wait_for_batch(uint64_t batch, uint64_t limit_us) {
+  if (ended_.contains(batch)) return true;
+  Status known;
+  const bool is_over = wait(limit_us, [&](Engine& engine) {
+    if (ended_.contains(batch)) return true;
+    known = engine.status(batch).status();
+    return !known.ok();
+  });
+  BRAID_TRY(known);
+  return is_over;
 }
 
-std::vector<uint64_t> Service::take_ended(size_t count_max) {
-  const std::unique_lock lock = drivers_.enter(mutex_);
-  std::vector<uint64_t> taken;
-  while (!ended_.empty() && taken.size() < count_max) {
-    taken.push_back(ended_.front());
-    ended_.pop_front();
-  }
-  signal();
-  return taken;
+Result<std::vector<RequestStatus>> Service::outcomes(uint64_t batch) {
+  EndedBatches::Outcomes all;
+  const auto read = [&](const EndedBatches::Outcomes& its) { all = its; };
+  if (ended_.read(batch, read)) return all;
+  return with([&](Engine& engine) -> Result<EndedBatches::Outcomes> {
+    if (ended_.read(batch, read)) return all;
+    return engine.outcomes(batch);
+  });
+}
+
+Status Service::cancel(uint64_t batch) {
+  return with([&](Engine& engine) -> Status {
+    if (ended_.contains(batch)) return {};
+    return engine.cancel(batch);
+  });
 }
 
 Status Service::forget(uint64_t batch) {
-  const Status forgotten = with([&](Engine& engine) { return engine.forget(batch); });
-  const std::unique_lock lock = drivers_.enter(mutex_);
-  if (forgotten.ok() && std::erase(ended_, batch) > 0) signal();
-  return forgotten;
+  if (ended_.forget(batch)) return {};
+  return with([&](Engine& engine) -> Status {
+    if (ended_.forget(batch)) return {};
+    return engine.forget(batch);
+  });
+}
+
+int Service::event_descriptor() {
+  ended_.begin_to_tell();
+  return events_.get();
 }
 
 std::optional<Notified> Service::next_notification(uint64_t limit_us) {
-  (void)wait(limit_us, [&](Engine&) { return !notifications_.empty(); });
-  const std::unique_lock lock = drivers_.enter(mutex_);
-  if (notifications_.empty()) return std::nullopt;
+  std::optional<Notified> first;
+  (void)wait(limit_us, [&](Engine&) {
+    if (!first && !notifications_.empty()) first = take_notification();
+    return first.has_value();
+  });
+  return first;
+}
+
+Notified Service::take_notification() {
   Notified first = std::move(notifications_.front());
   notifications_.pop_front();
   engine_->set_notification_room(kNotificationsMax - notifications_.size());
   deliver();
-  signal();
+  events_.set(EventDescriptor::Source::kNotifications, !notifications_.empty());
   return first;
 }
 
@@ -266,10 +286,10 @@ std::optional<Notified> Service::next_notification(uint64_t limit_us) {
 void Service::work() {
   fabric::look_until_end(
       mutex_, drivers_, [this](uint64_t now_ns) { return step(now_ns); },
-      [this](std::unique_lock<std::mutex>& lock) { rest(lock); });
+      [this](fabric::Lock& lock) { rest(lock); });
 }
 
-void Service::rest(std::unique_lock<std::mutex>& lock) {
+void Service::rest(fabric::Lock& lock) {
   constexpr uint64_t kQuietNs = std::chrono::nanoseconds(fabric::kQuiet).count();
   const uint64_t now_ns = monotonic_ns();
   // Work with descriptors, such as GPU copies, wakes the thread sooner.
@@ -311,26 +331,13 @@ bool Service::step(uint64_t now_ns) {
 }
 
 void Service::deliver() {
-  for (const uint64_t batch : engine_->take_ended())
-    if (is_told_) ended_.push_back(batch);
+  for (const uint64_t batch : engine_->take_ended()) ended_.add(batch, engine_->take(batch));
   std::vector<Notified> notified = engine_->take_notifications();
   if (!notified.empty()) {
     for (Notified& each : notified) notifications_.push_back(std::move(each));
     const size_t held = std::min(notifications_.size(), kNotificationsMax);
     engine_->set_notification_room(kNotificationsMax - held);
-  }
-  if (is_told_) signal();
-}
-
-/// Makes the descriptor readable exactly if there is something to take.
-void Service::signal() {
-  uint64_t count = 0;
-  const bool has_some = !ended_.empty() || !notifications_.empty();
-  if (has_some) {
-    count = 1;
-    (void)!write(events_.get(), &count, sizeof count);
-  } else {
-    (void)!read(events_.get(), &count, sizeof count);
+    events_.set(EventDescriptor::Source::kNotifications, true);
   }
 }
 

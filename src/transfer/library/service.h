@@ -5,11 +5,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +21,8 @@
 #include "transfer/directory/lease.h"
 #include "transfer/directory/server.h"
 #include "transfer/engine.h"
+#include "transfer/library/ended_batches.h"
+#include "transfer/library/event_descriptor.h"
 #include "transfer/library/open_rails.h"
 #include "transfer/library/options.h"
 #include "transfer/sharing/server.h"
@@ -55,10 +55,44 @@ class Service {
   /// Blocks until no peer can write in a buffer that was removed, or the limit.
   Status wait_until_free(uint64_t buffer, uint64_t limit_us);
 
-  /// Calls `call(engine)` while no other thread uses the engine.
+  /// Returns `call(engine)`, which may be called in another thread. Nobody else uses the engine
+  /// meanwhile.
   template <typename Call>
   auto with(const Call& call) {
-    const std::unique_lock lock = drivers_.enter(mutex_);
+    return mutex_.run([&] { return call_and_follow_up(call); });
+  }
+  /// The same, always in this thread: for what asks CUDA for the current context.
+  template <typename Call>
+  auto with_here(const Call& call) {
+    return mutex_.run_here([&] { return call_and_follow_up(call); });
+  }
+  /// Blocks until `is_so(engine)`. False: the limit has passed, or the service ends.
+  bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
+
+  // Batches live in the engine until they have ended, then in `ended_`.
+
+  /// Blocks until the batch has ended. False: the limit has passed, or the service ends.
+  Result<bool> wait_for_batch(uint64_t batch, uint64_t limit_us);
+  /// Of each request of the batch, also of those that are under way.
+  Result<std::vector<RequestStatus>> outcomes(uint64_t batch);
+  Status cancel(uint64_t batch);
+  /// `take_ended` does not return it any more. An error if it has not ended.
+  Status forget(uint64_t batch);
+
+  /// Readable while ended batches or notifications have not been taken.
+  int event_descriptor();
+  /// Batches that have ended since `event_descriptor` was first called.
+  std::vector<uint64_t> take_ended(size_t count_max) { return ended_.take(count_max); }
+  /// Blocks until a notification has come, or the limit.
+  std::optional<Notified> next_notification(uint64_t limit_us);
+
+  bool is_ending() const { return drivers_.is_ending; }
+
+ private:
+  Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
+          std::unique_ptr<DirectoryServer> directory, std::unique_ptr<SharingServer> sharing);
+  template <typename Call>
+  auto call_and_follow_up(const Call& call) {
     engine_->set_now(monotonic_ns());
     if constexpr (std::is_void_v<decltype(call(*engine_))>) {
       call(*engine_);
@@ -69,37 +103,20 @@ class Service {
       return answer;
     }
   }
-  /// Blocks until `is_so(engine)`. False: the limit has passed, or the service ends.
-  bool wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so);
-
-  /// Readable while ended batches or notifications have not been taken.
-  int event_descriptor();
-  /// Numbers of batches that have ended since `event_descriptor` was first called.
-  std::vector<uint64_t> take_ended(size_t count_max);
-  /// Forgets a batch; `take_ended` does not return it any more.
-  Status forget(uint64_t batch);
-  /// Blocks until a notification has come, or the limit.
-  std::optional<Notified> next_notification(uint64_t limit_us);
-
-  bool is_ending() const { return drivers_.is_ending; }
-
- private:
-  Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
-          std::unique_ptr<DirectoryServer> directory, std::unique_ptr<SharingServer> sharing);
   void work();
-  void rest(std::unique_lock<std::mutex>& lock);
+  void rest(fabric::Lock& lock);
   uint64_t next_question_ns() const;
   bool look_for_questions(uint64_t now_ns);
   bool step(uint64_t now_ns);
   void follow_up();
   void deliver();
-  void signal();
+  Notified take_notification();
   Status take_name(const std::string& name);
 
   fabric::Secret secret_;
   std::string store_;             // URL; empty: none
   std::unique_ptr<Lease> lease_;  // of the name in the store
-  std::mutex mutex_;
+  fabric::DelegatingMutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
   std::unique_ptr<SharingServer> sharing_;      // under the mutex; null: it shares nothing
@@ -108,9 +125,8 @@ class Service {
   uint64_t look_at_directory_ns_ = 0;
   std::vector<int> descriptors_;
   fabric::Sleep sleep_;
-  Descriptor events_;     // an eventfd
-  bool is_told_ = false;  // `event_descriptor` has been called
-  std::deque<uint64_t> ended_;
+  EventDescriptor events_;
+  EndedBatches ended_{events_};
   std::deque<Notified> notifications_;
   fabric::Drivers drivers_;
   std::thread thread_;
