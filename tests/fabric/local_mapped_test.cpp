@@ -2,8 +2,6 @@
 // instead.
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -17,6 +15,7 @@
 #include "fabric/shared_bytes.h"
 #include "fabric/wires.h"
 #include "support/eventually.h"
+#include "support/no_more_files.h"
 
 namespace braid::fabric {
 namespace {
@@ -144,22 +143,6 @@ TEST_F(LocalMappedTest, WhatFindsNoPlaceOnTheBoardIsWrittenThroughTheQueue) {
   }
 }
 
-/// While it lives, this process can open no more files.
-class NoMoreFiles {
- public:
-  NoMoreFiles() {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const int unused = dup(0);  // the lowest
-    close(unused);
-    const rlimit limit{static_cast<rlim_t>(unused), before_.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
-
 size_t mappings_of_shared_memory() {
   size_t count = 0;
   std::ifstream maps("/proc/self/maps");
@@ -174,7 +157,7 @@ TEST_F(LocalMappedTest, WhatCannotBeMappedIsAskedForOnceAndHeldUntilItIsRemoved)
   ASSERT_TRUE(writes_well(mapped.range, 0, source)) << "they are connected now";
   const size_t before = mappings_of_shared_memory();
   {
-    const NoMoreFiles limit;
+    const braid::test::NoMoreFiles limit;
     ASSERT_TRUE(writes_well(target.range, 0, source));
   }
   for (int turn = 0; turn < 3; ++turn) {

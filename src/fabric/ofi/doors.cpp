@@ -24,8 +24,13 @@ Doors::~Doors() {
   while (closing_ > 0) poll(dropped, false);
 }
 
+Result<Station> Doors::open_station() {
+  if (!provider_.chooses_keys()) return Station::open(provider_, &common_);
+  return provider_.quirks.opens_slowly ? spare_.take() : Station::open(provider_, nullptr);
+}
+
 Result<uint32_t> Doors::open() {
-  Result<Station> station = Station::open(provider_, provider_.chooses_keys() ? nullptr : &common_);
+  Result<Station> station = open_station();
   if (!station.ok()) return station.status();
   Door door{next_, std::move(station).value(), {}, {}, 0, false, {}};
   for (const auto& [region, shared] : shared_)

@@ -13,6 +13,7 @@
 #include "fabric/ofi/connections.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
+#include "fabric/ofi/spare_station.h"
 #include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
@@ -77,6 +78,7 @@ class Doors {
     uint64_t key;
   };
 
+  Result<Station> open_station();
   Status share_with(Door& door, uint32_t region, const Shared& shared);
   size_t look(Door& door, std::span<Completion> completions);
   void shut(uint32_t number);
@@ -87,6 +89,7 @@ class Doors {
   fid_domain& common_;
   RobustCalls* calls_;
   Sleepers& sleepers_;
+  SpareStation spare_{provider_};
   std::list<Door> order_;  // in the order of polling; it rotates
   std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;
   std::unordered_map<uint32_t, Shared> shared_;

@@ -18,6 +18,8 @@ struct Quirks {
   bool reaches_hosts = true;
   /// The CPU copies every byte through sockets, at both ends.
   bool copies_through_sockets = false;
+  /// Opening a station takes milliseconds (spare_station.h).
+  bool opens_slowly = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.

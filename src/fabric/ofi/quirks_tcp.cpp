@@ -11,6 +11,7 @@ const Quirks& tcp_quirks() {
   static constexpr Quirks quirks{.provider = "tcp;ofi_rxm",
                                  .listens_at_address = true,
                                  .copies_through_sockets = true,
+                                 .opens_slowly = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
                                  .refuses_second_connection = true,
