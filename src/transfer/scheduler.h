@@ -284,6 +284,7 @@ class Scheduler {
   // Postings: scheduler_postings.cpp.
   uint64_t post_from(uint32_t flow, uint64_t now_ns, std::optional<Posting>& posting);
   std::pair<uint64_t, Span> next_slice(Request& request, uint64_t now_ns);
+  bool is_in_the_way(const Request& request, uint64_t now_ns) const;
   void find_ways(uint32_t ways, uint64_t size_bytes, Urgency urgency, uint64_t now_ns,
                  std::optional<uint32_t> avoided, std::vector<WayView>& views) const;
   WayView view_of(const Way& way, uint64_t size_bytes, uint64_t room_bytes, Urgency urgency,

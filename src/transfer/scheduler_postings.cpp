@@ -22,6 +22,11 @@ constexpr size_t kFlowsAsked = 8;
 // How long a guest's slice may keep a rail busy.
 constexpr double kGuestSliceNs = 5'000;
 
+// How long a bulk slice may keep a rail busy while urgent requests come, which may wait for two of
+// them. But a slice is never smaller: it would cost more than it carries.
+constexpr double kClearSliceNs = 400'000;
+constexpr uint64_t kClearSliceBytesMin = 16 << 10;
+
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options, std::unique_ptr<SprayPolicy> policy)
@@ -110,14 +115,18 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
     request.again.pop_front();
   }
   if (request.spec.is_whole) return {0, {0, request.spec.size_bytes}};
-  const bool is_in_the_way =
-      request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
   // The last slices are small, so that all rails end together.
   const WaySet& ways = ways_[request.spec.ways];
   const uint64_t even = request.slicer.left_bytes() / std::max<size_t>(1, ways.spread);
   const uint64_t least = options_.slices.slice_bytes_min;
-  const uint64_t wanted = is_in_the_way ? least : std::max({least, ways.slice_bytes_min, even});
+  const uint64_t wanted =
+      is_in_the_way(request, now_ns) ? least : std::max({least, ways.slice_bytes_min, even});
   return {0, request.slicer.peek(std::min(wanted, ways.slice_bytes_max))};
+}
+
+// Bulk of which urgent slices may have to wait for what it has posted.
+bool Scheduler::is_in_the_way(const Request& request, uint64_t now_ns) const {
+  return request.spec.urgency == Urgency::kBulk && urgency_.is_urgent_about(now_ns);
 }
 
 uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Posting>& posting) {
@@ -153,9 +162,14 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
     return waiting_flows_ < kFlowsAsked ? 0 : FairOrder::kNorOthers;
   }
   const bool is_new = id == 0 && !request.spec.is_whole;
-  if (is_new && views_[*way].is_guest && options_.is_window_limited)
-    span = request.slicer.peek(std::max(options_.slices.slice_bytes_min,
-                                        static_cast<uint64_t>(kGuestSliceNs * views_[*way].rate)));
+  if (is_new && options_.is_window_limited) {
+    const auto carried = [&](double ns) { return static_cast<uint64_t>(ns * views_[*way].rate); };
+    if (views_[*way].is_guest)
+      span = request.slicer.peek(std::max(options_.slices.slice_bytes_min, carried(kGuestSliceNs)));
+    if (is_in_the_way(request, now_ns))
+      span = request.slicer.peek(
+          std::min(span.size_bytes, std::max(kClearSliceBytesMin, carried(kClearSliceNs))));
+  }
   turn_bytes_ = turn_bytes();
   take_backlog(request, span.size_bytes);
   if (id == 0) {

@@ -151,6 +151,32 @@ TEST(Scheduler, AWayThatIsCopiedByItsDriverTakesLittleAtATime) {
   EXPECT_LE(posted_bytes, 4u << 20);
 }
 
+/// An urgent request may have to wait for what bulk has posted.
+TEST(Scheduler, WhileUrgentRequestsComeBulkKeepsARailBusyForAShortTime) {
+  struct Case {
+    double gbps;
+    uint64_t slice_bytes;
+  };
+  for (const Case& one : {Case{10, 64 << 10}, Case{0.05, 20'000}, Case{0.001, 16 << 10}}) {
+    Scheduler scheduler;
+    const uint32_t rail = scheduler.add_rail({one.gbps});
+    const uint32_t path = scheduler.add_path({kPeer, rail, kNoRail, one.gbps, 10});
+    const uint32_t ways = scheduler.add_ways({{path}});
+    RequestSpec urgent = request_of(1, 4096, ways);
+    urgent.urgency = Urgency::kUrgent;
+    scheduler.add(std::move(urgent), 0);
+    scheduler.ended(scheduler.next(0)->id, Ending::kDone, 20'000);
+    scheduler.add(request_of(2, 256 << 20, ways), kMs);
+    const auto beside = scheduler.next(kMs);
+    ASSERT_TRUE(beside);
+    EXPECT_EQ(beside->size_bytes, one.slice_bytes) << one.gbps << " GB/s";
+    scheduler.ended(beside->id, Ending::kDone, 2 * kMs);
+    const auto later = scheduler.next(500 * kMs);
+    ASSERT_TRUE(later);
+    EXPECT_GT(later->size_bytes, 64u << 10) << "no urgent request has come for a while";
+  }
+}
+
 // Seen on four limited links: what the first slice of a new connection took kept its rail unused.
 TEST(Scheduler, ARailWhoseFirstSliceWasSlowIsMeasuredAgainAndUsed) {
   Rails rails(2);
