@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "fabric/ofi/opening.h"
 #include "fabric/seal.h"
 #include "host/random_number.h"
 
@@ -49,6 +50,9 @@ Result<std::vector<std::byte>> name_of(const Provider& provider, fid_ep& endpoin
 }
 
 Result<Station> Station::open(const Provider& provider, fid_domain* domain) {
+  const Opening opening;
+  if (!opening.may_go_on())
+    return Status::error(std::string(provider.quirks.provider) + ": the process exits");
   Station station;
   int answer = 0;
   if (domain == nullptr) {
