@@ -1,5 +1,5 @@
-// A server for tests: the emulated one where BRAID_TEST_DRIVER names its library (ctest does that),
-// the machine's own GPUs otherwise. The same tests run on both.
+// A server for tests: the machine's own GPUs where BRAID_TEST_DRIVER names their driver
+// (scripts/gpu-test does that), otherwise the emulated one. The same tests run on both.
 #pragma once
 
 #include <gtest/gtest.h>
