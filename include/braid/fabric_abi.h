@@ -211,7 +211,8 @@ BRAID_API braid_status braid_fabric_notify(braid_fabric* fabric, uint64_t peer, 
  * For barriers, each pair of members has two immediates: each side acquires one, and tells it to
  * the other (in a message, as descriptors travel). Every member makes a group of all others, and
  * all call braid_fabric_barrier equally often. So each member hears from every other one directly,
- * and knows which are missing. */
+ * and knows which are missing. Once a group has had a barrier, its immediates serve no other group:
+ * what they have counted would stand for members that have not come. */
 typedef struct braid_fabric_member {
   uint64_t peer;
   uint64_t target;          /* in this peer's memory; 0: none, for barriers alone */

@@ -239,6 +239,7 @@ Status Engine::release_immediate(uint32_t immediate, uint64_t missing) {
     return Status::error("a group listens to immediate " + std::to_string(immediate),
                          "Remove the group first");
   if (Status refused = counters_.release(immediate, missing); !refused.ok()) return refused;
+  spent_.erase(immediate);
   completions_.immediate_is_gone(immediate);
   return {};
 }

@@ -140,7 +140,8 @@ class Engine final : private Worker::Listener {
   // Groups of peers: one ticket for all.
 
   /// From now on the engine knows the members, their targets and their immediates. For barriers
-  /// each member needs a group of its own, with the two immediates exchanged.
+  /// each member needs a group of its own, with the two immediates exchanged. Immediates of a group
+  /// that has had a barrier serve no other group.
   Result<uint64_t> add_group(std::vector<GroupMember> members);
   Status remove_group(uint64_t group);
   /// Part i goes from the region to the target of member i. A part of no bytes makes no immediate.
@@ -423,6 +424,7 @@ class Engine final : private Worker::Listener {
   SlotMap<Group> groups_;
   GroupTickets group_tickets_;
   std::unordered_map<uint32_t, Hearing> hears_;  // by the immediates of members of all groups
+  std::set<uint32_t> spent_;                     // such, of groups that have met and are removed
   EngineStatistics statistics_;
   std::vector<Deadline> deadlines_;  // a heap, the earliest first; some are obsolete (matters())
   size_t deadlines_max_ = 1024;      // then the obsolete ones are taken out

@@ -38,6 +38,9 @@ Result<uint64_t> Engine::add_group(std::vector<GroupMember> members) {
       return wrong("this engine has not acquired the immediate that the peer is to send");
     if (hears_.contains(member.immediate_here) || !heard.emplace(member.immediate_here, i).second)
       return wrong("the immediate that the peer is to send is another member's");
+    if (spent_.contains(member.immediate_here))
+      return wrong("immediate " + std::to_string(member.immediate_here) +
+                   " has served another group. Release it and acquire another");
   }
   for (const auto& [immediate, member] : heard) hears_[immediate] = {};
   return groups_.add({std::move(members)});
@@ -48,7 +51,11 @@ Status Engine::remove_group(uint64_t id) {
   if (group == nullptr) return no_such_group();
   if (group->barrier != 0)
     return Status::error("a barrier of the group is under way", "Wait for its ticket");
-  for (const GroupMember& member : group->members) hears_.erase(member.immediate_here);
+  for (const GroupMember& member : group->members) {
+    hears_.erase(member.immediate_here);
+    // What it has counted would stand for members that have yet to come to the next group.
+    if (group->round > 0) spent_.insert(member.immediate_here);
+  }
   groups_.erase(id);
   return {};
 }

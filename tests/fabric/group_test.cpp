@@ -209,6 +209,33 @@ TEST_P(GroupTest, ABarrierIsDoneWhenTheLastMemberHasCome) {
   }
 }
 
+TEST_P(GroupTest, ImmediatesOfAGroupThatHasMetServeNoOther) {
+  const auto meet = [&] {
+    std::vector<uint64_t> groups, tickets;
+    for (size_t i = 0; i <= kMembers; ++i) groups.push_back(barrier_group(i));
+    for (size_t i = 0; i <= kMembers; ++i)
+      tickets.push_back(engines_[i]->barrier(groups[i], deadline()).value());
+    for (size_t i = 0; i <= kMembers; ++i) {
+      EXPECT_EQ(end_of(i, tickets[i]), TicketState::kDone);
+      EXPECT_TRUE(engines_[i]->remove_group(groups[i]).ok());
+    }
+  };
+  EXPECT_TRUE(engines_[0]->remove_group(barrier_group(0)).ok());
+  meet();  // nobody had come to the one before
+  const auto [peer, used] = pairs_[0][1];
+  const std::string number = std::to_string(used);
+  EXPECT_EQ(engines_[0]->add_group({{peer, 0, pairs_[1][0].immediate, used}}).status().message(),
+            "member 0, peer " + std::to_string(peer) + ": immediate " + number +
+                " has served another group. Release it and acquire another");
+  for (size_t i = 0; i <= kMembers; ++i)
+    for (size_t j = 0; j <= kMembers; ++j) {
+      if (i == j) continue;
+      ASSERT_TRUE(engines_[i]->release_immediate(pairs_[i][j].immediate, 0).ok());
+      pairs_[i][j].immediate = engines_[i]->counters().acquire().value();
+    }
+  meet();
+}
+
 TEST_P(GroupTest, ABarrierNamesWhoIsMissingAtItsDeadline) {
   std::vector<uint64_t> groups;
   for (size_t i = 0; i <= kMembers; ++i) groups.push_back(barrier_group(i));
