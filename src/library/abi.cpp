@@ -93,7 +93,7 @@ braid_status copy_list(const Call& call, const Addresses& destinations, const Ad
                        const size_t* sizes_bytes, size_t count) noexcept {
   return answer(call, [&](const CopyCall& order, Scratch& scratch, CallOutcome& call_outcome) {
     BRAID_TRY(list_copies(destinations, sources, sizes_bytes, count, scratch.copies));
-    BRAID_TRY(check_overlap(scratch.copies, scratch.sorted));
+    BRAID_TRY(scratch.overlap.check(scratch.copies));
     return call.engine->copier->copy(order, scratch, call_outcome);
   });
 }

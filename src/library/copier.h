@@ -19,6 +19,7 @@
 #include "library/error.h"
 #include "library/memory_map.h"
 #include "library/native.h"
+#include "library/overlap.h"
 #include "multipath/engine.h"
 #include "preload/statistics.h"
 
@@ -28,7 +29,7 @@ namespace braid::library {
 /// and lists made of them.
 struct Scratch {
   std::vector<Copy> copies;
-  std::vector<Copy> sorted;
+  OverlapCheck overlap;
   std::vector<multipath::Segment> segments;
   NativeArrays native;
   MemoryMap memory;

@@ -20,12 +20,6 @@ uint64_t address_of(const Addresses& end, size_t index, uint64_t offset_bytes) {
 
 bool is_null(const Addresses& end) { return end.each == nullptr && end.first == nullptr; }
 
-bool ascend(std::span<const Copy> copies) {
-  return std::adjacent_find(copies.begin(), copies.end(), [](const Copy& one, const Copy& next) {
-           return next.destination < one.destination + one.size_bytes;
-         }) == copies.end();
-}
-
 }  // namespace
 
 Error list_copies(const Addresses& destinations, const Addresses& sources,
@@ -49,16 +43,6 @@ Error list_copies(const Addresses& destinations, const Addresses& sources,
     copies.push_back({destination, source, size_bytes});
   }
   return Error::none();
-}
-
-Error check_overlap(std::span<const Copy> copies, std::vector<Copy>& sorted) {
-  if (ascend(copies)) return Error::none();
-  sorted.assign(copies.begin(), copies.end());
-  std::sort(sorted.begin(), sorted.end(),
-            [](const Copy& one, const Copy& other) { return one.destination < other.destination; });
-  return ascend(sorted)
-             ? Error::none()
-             : Error::argument("a byte is in two destinations of the batch, which have no order");
 }
 
 Error check_rows(const Rows& rows) {

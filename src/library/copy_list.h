@@ -39,10 +39,6 @@ struct Addresses {
 Error list_copies(const Addresses& destinations, const Addresses& sources,
                   const size_t* sizes_bytes, size_t count, std::vector<Copy>& copies);
 
-/// Fails when a byte lies in two destinations. Linear when they ascend, as they mostly do; else
-/// sorts a copy of the list, which it keeps in `sorted`.
-Error check_overlap(std::span<const Copy> copies, std::vector<Copy>& sorted);
-
 uint64_t total_bytes(std::span<const Copy> copies);
 
 }  // namespace braid::library

@@ -6,10 +6,12 @@
 namespace braid::library {
 
 Memory MemoryMap::find(const cuda::Driver& driver, uint64_t address) {
+  for (const Range& range : recent_)
+    if (range.holds(address)) return range.memory;
   const auto after =
       std::upper_bound(ranges_.begin(), ranges_.end(), address,
                        [](uint64_t wanted, const Range& range) { return wanted < range.end; });
-  if (after != ranges_.end() && after->begin <= address) return after->memory;
+  if (after != ranges_.end() && after->holds(address)) return remember(*after).memory;
 
   unsigned type = 0;
   unsigned is_managed = 0;
@@ -31,8 +33,14 @@ Memory MemoryMap::find(const cuda::Driver& driver, uint64_t address) {
     memory.context = context;
     memory.gpu = gpu;
   }
-  if (size_bytes > 0) ranges_.insert(after, {begin, begin + size_bytes, memory});
+  if (size_bytes > 0) remember(*ranges_.insert(after, {begin, begin + size_bytes, memory}));
   return memory;
+}
+
+const MemoryMap::Range& MemoryMap::remember(const Range& range) {
+  Range& place = recent_[oldest_];
+  oldest_ = (oldest_ + 1) % recent_.size();
+  return place = range;
 }
 
 }  // namespace braid::library

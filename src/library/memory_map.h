@@ -2,6 +2,8 @@
 // thousands of entries in few allocations.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,15 +23,21 @@ struct Memory {
 class MemoryMap {
  public:
   Memory find(const cuda::Driver& driver, uint64_t address);
-  void clear() { ranges_.clear(); }
+  void clear() { ranges_.clear(), recent_ = {}; }
 
  private:
   struct Range {
-    uint64_t begin;
-    uint64_t end;
+    uint64_t begin = 0;
+    uint64_t end = 0;
     Memory memory;
+    bool holds(uint64_t address) const { return begin <= address && address < end; }
   };
-  std::vector<Range> ranges_;  // by their ends, which do not overlap
+
+  const Range& remember(const Range& range);
+
+  std::vector<Range> ranges_;      // by their ends, which do not overlap
+  std::array<Range, 2> recent_{};  // a batch asks for both ends of its entries in turn
+  size_t oldest_ = 0;              // of the recent ones
 };
 
 }  // namespace braid::library

@@ -1,5 +1,8 @@
 // What the C interface refuses, with which status and words, and that it then has done nothing.
+#include <algorithm>
+#include <random>
 #include <thread>
+#include <utility>
 
 #include "fixture.h"
 
@@ -75,6 +78,44 @@ TEST_F(ErrorsTest, OverlappingDestinationsAreRefusedAndNothingIsCopied) {
   const size_t apart[] = {kSize, kSize / 2, kSize / 2};
   EXPECT_EQ(braid_copy_batch(engine_, to, from, apart, 3, stream_, 0, nullptr), BRAID_OK);
   synchronize(stream_);
+}
+
+// Of many entries, a byte between two that are anywhere in the list.
+TEST_F(ErrorsTest, OneSharedByteAmongManyEntriesIsFound) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto below = [&](uint64_t end) {
+    return std::uniform_int_distribution<uint64_t>(0, end - 1)(random);
+  };
+  for (int round = 0; round < 60; ++round) {
+    const size_t count = 2 + below(round % 2 == 0 ? 100 : 3000);
+    const uint64_t alignment = uint64_t{1} << below(17);
+    std::vector<std::pair<uint64_t, uint64_t>> entries;  // where each begins, and its bytes
+    uint64_t next = alignment * (1 + below(uint64_t{1} << 24));
+    for (size_t i = 0; i < count; ++i) {
+      entries.emplace_back(next, alignment * (1 + below(3)));
+      next += entries.back().second + alignment * (below(2) * below(uint64_t{1} << below(24)));
+    }
+    const size_t one = below(count - 1);
+    const auto forecast = [&](uint64_t more_bytes) {
+      auto shuffled = entries;
+      shuffled[one].second = shuffled[one + 1].first - shuffled[one].first + more_bytes;
+      std::shuffle(shuffled.begin(), shuffled.end(), random);
+      std::vector<void*> to;
+      std::vector<size_t> sizes;
+      for (const auto& [begin, size_bytes] : shuffled) {
+        to.push_back(reinterpret_cast<void*>(begin));
+        sizes.push_back(size_bytes);
+      }
+      const std::vector<const void*> from(to.begin(), to.end());
+      return braid_forecast(engine_, to.data(), from.data(), sizes.data(), count, stream_, 0,
+                            &outcome_);
+    };
+    ASSERT_EQ(forecast(0), BRAID_OK) << round << ": " << braid_last_error();
+    ASSERT_EQ(forecast(1), BRAID_ERROR_ARGUMENT) << round;
+    ASSERT_TRUE(says("two destinations")) << round << ": " << braid_last_error();
+  }
 }
 
 TEST_F(ErrorsTest, WhatTheDriverRefusesHasItsWords) {
