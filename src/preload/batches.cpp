@@ -1,6 +1,7 @@
 // Batches of copies. A batch goes to the engine as a whole, when all its entries go the same way
 // between pinned host memory and one GPU; otherwise, and whenever an argument is not as documented,
 // the driver gives its own answer.
+#include "preload/checked.h"
 #include "preload/entries.h"
 #include "preload/intercept.h"
 #include "preload/scratch.h"
@@ -96,12 +97,15 @@ CUresult copy_batch(HookId hook, const BatchArguments& batch, Arguments... argum
   return call.finish(arguments...);
 }
 
-// Of an operand that is a pointer; lengths of 0 mean that rows and layers touch.
-BoxEnd end_of(const CUmemcpy3DOperand& operand, const CUextent3D& extent) {
+// Of an operand that is a pointer; lengths of 0 mean that rows and layers touch. False if the
+// distance of two layers wraps.
+bool find_end(const CUmemcpy3DOperand& operand, const CUextent3D& extent, BoxEnd& end) {
   const auto& pointer = operand.op.ptr;
   const uint64_t row = pointer.rowLength != 0 ? pointer.rowLength : extent.width;
   const uint64_t rows = pointer.layerHeight != 0 ? pointer.layerHeight : extent.height;
-  return {pointer.ptr, row, row * rows};
+  const Checked layer = Checked(row) * rows;
+  end = {pointer.ptr, row, layer.value()};
+  return layer.is_exact();
 }
 
 bool is_pointer(const CUmemcpy3DOperand& operand) {
@@ -111,8 +115,10 @@ bool is_pointer(const CUmemcpy3DOperand& operand) {
 uint64_t total_bytes(const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t count) {
   uint64_t total = 0;
   if (boxes != nullptr)
-    for (size_t i = 0; i < count; ++i)
-      total += boxes[i].extent.width * boxes[i].extent.height * boxes[i].extent.depth;
+    for (size_t i = 0; i < count; ++i) {
+      const CUextent3D& extent = boxes[i].extent;
+      total += Box{{}, {}, extent.width, extent.height, extent.depth}.size_bytes();
+    }
   return total;
 }
 
@@ -131,9 +137,10 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
     if (!is_pointer(op.src) || !is_pointer(op.dst) || !is_known_order(op.srcAccessOrder) ||
         !are_known_flags(op.flags))
       return;
-    const Box box{end_of(op.dst, op.extent), end_of(op.src, op.extent), op.extent.width,
-                  op.extent.height, op.extent.depth};
-    if (!append_rows(box, *direction, *segments)) return;
+    Box box{{}, {}, op.extent.width, op.extent.height, op.extent.depth};
+    if (!find_end(op.dst, op.extent, box.to) || !find_end(op.src, op.extent, box.from) ||
+        !append_rows(box, *direction, *segments))
+      return;
     is_sparing = is_sparing || spares_sms(op.flags);
   }
   Batch offered(*direction, *segments, stream);

@@ -1,4 +1,7 @@
 // 2D and 3D copies: accelerated when their rows touch or are long; else the driver's.
+#include <cstdint>
+
+#include "preload/checked.h"
 #include "preload/entries.h"
 #include "preload/intercept.h"
 #include "preload/scratch.h"
@@ -13,43 +16,77 @@ CUdeviceptr address_of(CUmemorytype type, const void* host, CUdeviceptr device) 
   return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? device : 0;
 }
 
-// A pitch of 0 is the driver's business unless there is one row.
+// One end of a copy, as both structs name it; of a 2D one, z and layer_rows are 0.
+struct GivenEnd {
+  CUdeviceptr base = 0;
+  uint64_t x_bytes = 0;
+  uint64_t y = 0;
+  uint64_t z = 0;
+  uint64_t pitch_bytes = 0;
+  uint64_t layer_rows = 0;
+};
+
+// CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs; the driver refuses more, also for one row.
+constexpr uint64_t kMaxPitchBytes = INT32_MAX;
+
+// False where the driver refuses, or knows better (a pitch of 0): the copy is native.
+bool find_end(const GivenEnd& given, const Box& box, BoxEnd& end) {
+  const Checked layer = Checked(given.pitch_bytes) * given.layer_rows;
+  const Checked first =
+      layer * given.z + Checked(given.pitch_bytes) * given.y + given.x_bytes + given.base;
+  end = {first.value(), given.pitch_bytes, layer.value()};
+  // Without the height of a layer, only the first can be found.
+  const bool is_flat = given.layer_rows == 0 && given.z == 0 && box.depth == 1;
+  return given.base != 0 && given.pitch_bytes <= kMaxPitchBytes && first.is_exact() &&
+         (Checked(given.x_bytes) + box.width_bytes).is_at_most(given.pitch_bytes) &&
+         (is_flat || (Checked(given.y) + box.height).is_at_most(given.layer_rows));
+}
+
 bool make_box(const CUDA_MEMCPY2D& copy, Box& box) {
-  const CUdeviceptr to = address_of(copy.dstMemoryType, copy.dstHost, copy.dstDevice);
-  const CUdeviceptr from = address_of(copy.srcMemoryType, copy.srcHost, copy.srcDevice);
-  box = {{to + copy.dstY * copy.dstPitch + copy.dstXInBytes, copy.dstPitch, 0},
-         {from + copy.srcY * copy.srcPitch + copy.srcXInBytes, copy.srcPitch, 0},
-         copy.WidthInBytes,
-         copy.Height};
-  return to != 0 && from != 0 && copy.dstPitch >= copy.dstXInBytes + copy.WidthInBytes &&
-         copy.srcPitch >= copy.srcXInBytes + copy.WidthInBytes;
+  box.width_bytes = copy.WidthInBytes;
+  box.height = copy.Height;
+  const GivenEnd to{address_of(copy.dstMemoryType, copy.dstHost, copy.dstDevice),
+                    copy.dstXInBytes,
+                    copy.dstY,
+                    0,
+                    copy.dstPitch,
+                    0};
+  const GivenEnd from{address_of(copy.srcMemoryType, copy.srcHost, copy.srcDevice),
+                      copy.srcXInBytes,
+                      copy.srcY,
+                      0,
+                      copy.srcPitch,
+                      0};
+  return find_end(to, box, box.to) && find_end(from, box, box.from);
 }
 
 bool make_box(const CUDA_MEMCPY3D& copy, Box& box) {
-  const CUdeviceptr to = address_of(copy.dstMemoryType, copy.dstHost, copy.dstDevice);
-  const CUdeviceptr from = address_of(copy.srcMemoryType, copy.srcHost, copy.srcDevice);
-  const uint64_t to_layer = copy.dstPitch * copy.dstHeight;
-  const uint64_t from_layer = copy.srcPitch * copy.srcHeight;
-  box = {{to + copy.dstZ * to_layer + copy.dstY * copy.dstPitch + copy.dstXInBytes, copy.dstPitch,
-          to_layer},
-         {from + copy.srcZ * from_layer + copy.srcY * copy.srcPitch + copy.srcXInBytes,
-          copy.srcPitch, from_layer},
-         copy.WidthInBytes,
-         copy.Height,
-         copy.Depth};
-  return to != 0 && from != 0 && copy.srcLOD == 0 && copy.dstLOD == 0 &&
-         copy.dstPitch >= copy.dstXInBytes + copy.WidthInBytes &&
-         copy.srcPitch >= copy.srcXInBytes + copy.WidthInBytes &&
-         (copy.Depth == 1 ||
-          (copy.dstHeight >= copy.dstY + copy.Height && copy.srcHeight >= copy.srcY + copy.Height));
+  box.width_bytes = copy.WidthInBytes;
+  box.height = copy.Height;
+  box.depth = copy.Depth;
+  const GivenEnd to{address_of(copy.dstMemoryType, copy.dstHost, copy.dstDevice),
+                    copy.dstXInBytes,
+                    copy.dstY,
+                    copy.dstZ,
+                    copy.dstPitch,
+                    copy.dstHeight};
+  const GivenEnd from{address_of(copy.srcMemoryType, copy.srcHost, copy.srcDevice),
+                      copy.srcXInBytes,
+                      copy.srcY,
+                      copy.srcZ,
+                      copy.srcPitch,
+                      copy.srcHeight};
+  return copy.srcLOD == 0 && copy.dstLOD == 0 && copy.reserved0 == nullptr &&
+         copy.reserved1 == nullptr && find_end(to, box, box.to) && find_end(from, box, box.from);
 }
 
 uint64_t size_of_box(const CUDA_MEMCPY2D* copy) {
-  return copy != nullptr ? copy->WidthInBytes * copy->Height : 0;
+  return copy != nullptr ? Box{{}, {}, copy->WidthInBytes, copy->Height}.size_bytes() : 0;
 }
 
 uint64_t size_of_box(const CUDA_MEMCPY3D* copy) {
-  return copy != nullptr ? copy->WidthInBytes * copy->Height * copy->Depth : 0;
+  return copy != nullptr ? Box{{}, {}, copy->WidthInBytes, copy->Height, copy->Depth}.size_bytes()
+                         : 0;
 }
 
 template <typename Shape>

@@ -1,5 +1,7 @@
 #include "preload/shapes.h"
 
+#include "preload/checked.h"
+
 namespace braid::preload {
 namespace {
 
@@ -9,6 +11,13 @@ bool are_rows_apart(const Box& box, const BoxEnd& end) {
   const uint64_t layer_bytes = end.row_pitch_bytes * (box.height - 1) + box.width_bytes;
   return (box.height == 1 || end.row_pitch_bytes >= box.width_bytes) &&
          (box.depth == 1 || end.layer_pitch_bytes >= layer_bytes);
+}
+
+// The end of its last row, and so every other address too, is a number.
+bool is_in_reach(const Box& box, const BoxEnd& end) {
+  return (Checked(end.layer_pitch_bytes) * (box.depth - 1) +
+          Checked(end.row_pitch_bytes) * (box.height - 1) + box.width_bytes + end.first)
+      .is_exact();
 }
 
 bool are_rows_joined(const Box& box) {
@@ -22,11 +31,20 @@ bool are_layers_joined(const Box& box) {
          (box.to.layer_pitch_bytes == layer_bytes && box.from.layer_pitch_bytes == layer_bytes);
 }
 
+bool is_plausible(const Box& box, const BoxEnd& end) {
+  return is_in_reach(box, end) && are_rows_apart(box, end);
+}
+
 }  // namespace
+
+uint64_t Box::size_bytes() const {
+  const Checked size_bytes = Checked(width_bytes) * height * depth;
+  return size_bytes.is_exact() ? size_bytes.value() : 0;
+}
 
 bool append_rows(const Box& box, multipath::Direction direction,
                  std::vector<multipath::Segment>& segments) {
-  if (box.size_bytes() == 0 || !are_rows_apart(box, box.to) || !are_rows_apart(box, box.from))
+  if (box.size_bytes() == 0 || !is_plausible(box, box.to) || !is_plausible(box, box.from))
     return false;
   // Every joined dimension becomes part of one longer row.
   Box rows = box;

@@ -25,14 +25,16 @@ struct Box {
   uint64_t height = 0;
   uint64_t depth = 1;
 
-  uint64_t size_bytes() const { return width_bytes * height * depth; }
+  /// 0 also if the size is larger than a number can say.
+  uint64_t size_bytes() const;
 };
 
 /// The length from which rows that do not touch gain from braid.
 inline constexpr uint64_t kSmallestRowBytes = 8 << 10;
 
 /// Appends the box's rows; rows that touch at both ends become one segment. False if the rows are
-/// too short to gain, overlap, or are more than a million; the list is then of no use.
+/// too short to gain, overlap, are more than a million, or have an address that wraps; the list is
+/// then of no use.
 bool append_rows(const Box& box, multipath::Direction direction,
                  std::vector<multipath::Segment>& segments);
 
