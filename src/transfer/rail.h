@@ -172,12 +172,12 @@ class Rail {
     uint64_t their_generation = 0;
     std::deque<std::vector<std::byte>> outbox;  // messages that had no credit
     // For reads and writes of this side.
-    std::map<uint64_t, Granted> granted;           // by address
-    std::unordered_map<uint64_t, uint64_t> asked;  // addresses, by token
-    std::unordered_map<uint64_t, Loan> loans;      // by buffer
-    std::vector<Piece> waiting;                    // for a grant or a loan
-    std::vector<Piece> writes;                     // granted, to be posted at the next push
-    std::vector<Piece> reads;                      // lent, to be asked for at the next push
+    std::map<uint64_t, Granted> granted;       // by address
+    std::optional<GrantRequest> asked;         // has no answer yet
+    std::unordered_map<uint64_t, Loan> loans;  // by buffer
+    std::vector<Piece> waiting;                // for a grant or a loan
+    std::vector<Piece> writes;                 // granted, to be posted at the next push
+    std::vector<Piece> reads;                  // lent, to be asked for at the next push
     // For reads and writes of the peer.
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
@@ -213,7 +213,8 @@ class Rail {
     uint64_t piece = 0;
     uint64_t offset_bytes = 0;  // in the piece
     uint64_t size_bytes = 0;
-    uint64_t slot = 0;  // offset in the stage
+    uint64_t slot = 0;     // offset in the stage
+    bool is_told = false;  // it lies in the stage, and the owner was told
   };
   /// A read of a file by the peer.
   struct FileRead {

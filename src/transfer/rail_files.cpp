@@ -57,7 +57,7 @@ void Rail::write_parts(uint64_t id, Link& link) {
       continue;
     }
     const FilePart part{number, piece.cut_bytes, std::min(rest, kStagedBytes),
-                        link.stage_free.back()};
+                        link.stage_free.back(), false};
     const Buffer& source = *buffers_.find(piece.piece.buffer);
     const auto base = static_cast<uint64_t>(piece.piece.local.data() - source.memory.data());
     const Result<uint64_t> ticket = engine_->write(
@@ -76,25 +76,27 @@ void Rail::write_parts(uint64_t id, Link& link) {
 
 /// A part is in the owner's stage, or its write has failed.
 void Rail::part_staged(const UnderWay& staged, bool is_done) {
-  const FilePart part = *file_parts_.find(staged.part);
+  FilePart& part = *file_parts_.find(staged.part);
   FilePiece& piece = *file_pieces_.find(part.piece);
   --piece.writing;
   Link* link = links_.find(staged.link);
   if (is_done && link != nullptr && !link->is_closed) {
     ++piece.told;
+    part.is_told = true;
     return send(staged.link,
                 FileWrite{staged.part, piece.piece.file, piece.piece.address + part.offset_bytes,
                           part.size_bytes, part.slot});
   }
+  const uint64_t number = part.piece;
   file_parts_.erase(staged.part);
   piece.cause = Cause::kPathFailed;
-  end_file_piece_if_over(part.piece);
+  end_file_piece_if_over(number);
   lose(staged.link, fabric::PeerFailure::kNetwork);
 }
 
 void Rail::take_answer(uint64_t id, Link& link, const FileWritten& answer) {
   const FilePart* found = file_parts_.find(answer.id);
-  if (found == nullptr || file_pieces_.find(found->piece)->link != id) return;
+  if (found == nullptr || !found->is_told || file_pieces_.find(found->piece)->link != id) return;
   const FilePart part = *found;
   file_parts_.erase(answer.id);
   FilePiece& piece = *file_pieces_.find(part.piece);
@@ -121,10 +123,7 @@ void Rail::end_file_piece_if_over(uint64_t number) {
 void Rail::end_file_pieces(uint64_t id) {
   std::vector<uint64_t> told, pieces;
   file_parts_.for_each([&](uint64_t number, const FilePart& part) {
-    if (file_pieces_.find(part.piece)->link == id) told.push_back(number);
-  });
-  under_way_.for_each([&](uint64_t, const UnderWay& each) {
-    if (each.doing == Doing::kStaging) std::erase(told, each.part);
+    if (part.is_told && file_pieces_.find(part.piece)->link == id) told.push_back(number);
   });
   for (const uint64_t number : told) {
     --file_pieces_.find(file_parts_.find(number)->piece)->told;

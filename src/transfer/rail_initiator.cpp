@@ -77,12 +77,9 @@ void Rail::start_write(uint64_t id, Link& link, const Piece& piece) {
   }
   link.waiting.push_back(piece);
   // Asks for one grant at a time; its answer starts all pieces that it covers.
-  const bool is_asked = std::any_of(link.asked.begin(), link.asked.end(), [&](const auto& asked) {
-    return asked.second == piece.address;
-  });
-  if (is_asked || !link.asked.empty()) return;
-  link.asked[++tokens_] = piece.address;
-  send(id, GrantRequest{tokens_, piece.address, piece.local.size()});
+  if (link.asked) return;
+  link.asked = GrantRequest{++tokens_, piece.address, piece.local.size()};
+  send(id, *link.asked);
 }
 
 void Rail::post_writes(uint64_t id, Link& link) {
@@ -142,18 +139,22 @@ bool Rail::take_grant(Link& link, const GrantAnswer& answer) {
 }
 
 void Rail::take_answer(uint64_t id, Link& link, const GrantAnswer& answer) {
-  const auto asked = link.asked.find(answer.token);
-  if (asked == link.asked.end()) return;
-  const uint64_t address = asked->second;
-  link.asked.erase(asked);
-  Cause refused = answer.cause;
-  const bool holds_it = address - answer.address < answer.size_bytes;
+  if (!link.asked || link.asked->token != answer.token) return;
+  const GrantRequest asked = *std::exchange(link.asked, std::nullopt);
+  const Cause refused = answer.cause;
+  const bool holds_it = asked.address - answer.address < answer.size_bytes;
   if (refused == Cause::kNone && (!holds_it || !take_grant(link, answer)))
     return lose(id, fabric::PeerFailure::kTooMuch);
   if (refused != Cause::kNone) {
+    // Smaller pieces may lie within what a larger one leaves: they ask for themselves.
+    const auto is_refused = [&](const Piece& piece) {
+      return piece.operation == Operation::kWrite && piece.file == 0 &&
+             piece.address == asked.address &&
+             (refused != Cause::kOutside || piece.local.size() >= asked.size_bytes);
+    };
     std::vector<Piece> others;
     for (const Piece& piece : std::exchange(link.waiting, {}))
-      if (piece.operation == Operation::kWrite && piece.file == 0 && piece.address == address)
+      if (is_refused(piece))
         ended(piece.id, seen_here(refused));
       else
         others.push_back(piece);

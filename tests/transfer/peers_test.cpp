@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "transfer/backends/fabric.h"
+#include "transfer/dialler.h"
 #include "transfer/engine.h"
 #include "transfer/pattern.h"
 #include "transfer/rail_net.h"
@@ -119,6 +119,43 @@ TEST_F(TransferPeers, AnOwnerWithoutRoomForWritesFailsThemAndKeepsItsLink) {
   EXPECT_TRUE(me.lost.empty());
 }
 
+/// It says so of parts that are still on their way to it.
+TEST_F(TransferPeers, AnOwnerThatSaysTooEarlyThatItHasWrittenEndsNobody) {
+  uint64_t file = 0, size_bytes = 0;
+  ASSERT_EQ(owner.owned.exports.open("kv/new", kMayWrite, file, size_bytes), Cause::kNone);
+  std::vector<std::byte> memory(2 * kStagedBytes);
+  fill(memory, 1);
+  Side& me = net.add();
+  const uint64_t buffer = net.add_buffer(me, memory, kNoRights), link = net.connect(me, owner);
+  me.rail->post(link, {1, Operation::kWrite, buffer, memory, 0, file});
+  // The first numbers that parts may have (fabric::SlotMap), at any time.
+  for (uint64_t turn = 0; turn < 1'000 && me.ended.empty(); ++turn) {
+    owner.rail->send(owner.up.front().link,
+                     FileWritten{uint64_t{1} << 32 | turn % 64, Cause::kNone});
+    net.run(5);
+  }
+  EXPECT_TRUE(net.run(1'000'000, [&] { return !me.ended.empty(); }));
+}
+
+/// The owner's answer to the one is none to the other.
+TEST_F(TransferPeers, AWriteThatLeavesItsRangeFailsNoOtherAtItsAddress) {
+  std::vector<std::byte> theirs(4096), mine(8192);
+  fill(mine, 1);
+  net.add_buffer(owner, theirs, kMayWrite);
+  Side& me = net.add();
+  const uint64_t buffer = net.add_buffer(me, mine, kNoRights), link = net.connect(me, owner);
+  const auto there = reinterpret_cast<uint64_t>(theirs.data());
+  const std::span<std::byte> all(mine);
+  me.rail->post(link, {1, Operation::kWrite, buffer, all, there, 0});
+  me.rail->post(link, {2, Operation::kWrite, buffer, all.first(64), there, 0});
+  me.rail->post(link, {3, Operation::kWrite, buffer, all.first(4097), there, 0});
+  ASSERT_TRUE(net.run(100'000, [&] { return me.ended.size() == 3; }));
+  EXPECT_EQ(me.ended.at(1), Cause::kOutside);
+  EXPECT_EQ(me.ended.at(2), Cause::kNone);
+  EXPECT_EQ(me.ended.at(3), Cause::kOutside);
+  EXPECT_EQ(wrong_at(std::span(theirs).first(64), 1), std::nullopt);
+}
+
 /// It speaks fabric's protocol, and takes no message that it is sent.
 TEST_F(TransferPeers, OneThatAsksAndHearsNoAnswerIsShutOut) {
   fabric::EngineOptions options;
@@ -220,45 +257,6 @@ TEST_F(TransferPeers, OneThatFallsSilentIsGivenUpInTimeAndNoOtherIs) {
   EXPECT_EQ(lost.size(), 1u);
   net.stop();
 }
-
-/// An engine with many peers, as its transfers see it.
-struct Dialler {
-  explicit Dialler(RailNet& network) : net(network) {
-    owned.jobs = std::make_unique<JobsAtOnce>();
-    rails.push_back(Rail::open(net.open_domain(net.add_host()), who, {}, nullptr, owned).value());
-    fabric = std::make_unique<FabricBackend>(std::move(rails), who);
-    net.also([this](uint64_t now_ns) {
-      while (fabric->step(now_ns)) (void)fabric->take_events();
-    });
-  }
-  ~Dialler() { net.stop(); }
-  /// Further ways to owners of their own. The owners are added to the network first.
-  void add_ways(const std::vector<Side*>& owners) {
-    for (const Side* each : owners)
-      ASSERT_TRUE(fabric->add_way(ways++, each->who, 0, each->rail->address()).ok());
-  }
-  /// Each way's dials fail at once.
-  void add_refused_ways(const Side& owner, uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i) {
-      fabric::Address address = fabric::decode_address(owner.rail->address()).value();
-      address.engine += i + 1;
-      address.rails.front().provider = "another";
-      ASSERT_TRUE(fabric->add_way(ways++, {2, i}, 0, fabric::encode(address)).ok());
-    }
-  }
-  bool are_up(uint32_t first, uint32_t last) const {
-    for (uint32_t way = first; way < last; ++way)
-      if (!fabric->is_up(way)) return false;
-    return true;
-  }
-
-  RailNet& net;
-  const Incarnation who{5, 5};
-  Owned owned;
-  std::vector<std::unique_ptr<Rail>> rails;
-  std::unique_ptr<FabricBackend> fabric;
-  uint32_t ways = 0;
-};
 
 class TransferDials : public TransferPeers {
  protected:
