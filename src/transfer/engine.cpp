@@ -138,7 +138,7 @@ Result<uint64_t> Engine::open_segment(const Description& owner, MappedMemory map
     return failure(Cause::kPeerLost,
                    "the engine " + to_hex(owner.incarnation) +
                        " was given up: it ended, or could not be reached for long",
-                   "Once it runs again it has another incarnation");
+                   "Close its segments here, then open it again");
   ++peers_.find(peer)->segments;
   add_mapped(peer, std::move(mapped));
   std::map<uint64_t, uint64_t> ends;
@@ -294,7 +294,6 @@ void Engine::lose_peer(uint64_t number) {
   if (std::exchange(peer.is_lost, true)) return;
   ++statistics_.peers_lost;
   if (peer.mapped) mapped_.drop(*peer.mapped);
-  fabric_.owner_ended(peer.who);
   scheduler_.peer_lost(number, now_ns_);
 }
 
@@ -303,7 +302,10 @@ void Engine::look_after_processes() {
   if (options_.processes == nullptr || now_ns_ < look_at_processes_ns_) return;
   look_at_processes_ns_ = now_ns_ + kLookNs;
   while (const std::optional<uint64_t> ended = options_.processes->next_ended())
-    if (peers_.find(*ended) != nullptr) lose_peer(*ended);
+    if (const Peer* peer = peers_.find(*ended); peer != nullptr) {
+      fabric_.owner_ended(peer->who);
+      lose_peer(*ended);
+    }
 }
 
 // ---- Files ----

@@ -36,6 +36,7 @@ class NotificationSender {
   void say_all_again();
   bool is_empty() const { return unanswered_.empty(); }
   size_t size() const { return unanswered_.size(); }
+  bool has_sent() const { return sequence_ > 0; }
   uint64_t next_ns() const;
 
  private:
@@ -56,6 +57,7 @@ class NotificationReceiver {
   /// is room for it. The answer says whether it was taken, now or before.
   std::vector<Notification> take(const Notification& notification, bool accepts,
                                  NotificationAnswer& answer);
+  bool has_received() const { return next_ > 1 || !early_.empty(); }
 
  private:
   uint64_t next_ = 1;

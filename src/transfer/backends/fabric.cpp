@@ -97,6 +97,8 @@ Status FabricBackend::add_way(uint32_t id, const Incarnation& who, size_t rail,
   way.address = std::move(address);
   way.engine = engine.value();
   Peer& peer = peers_[who];
+  // It was given up, and could be asked for its address since.
+  if (peer.ways.empty()) peer.is_lost = false;
   peer.ways.push_back(id);
   peer.heard_ns = now_ns_ = monotonic_ns();
   expect(who, peer);
@@ -238,7 +240,7 @@ void FabricBackend::link_lost(LinkOfRail link, const LinkLost& lost) {
   if (way != way_of_link_.end() && lost.is_of_other_version)
     other_version(way->second, ways_.at(way->second));
   forget_link(link);
-  if (who && lost.why == fabric::PeerFailure::kEnded) lose_peer(*who);
+  if (who && lost.why == fabric::PeerFailure::kEnded) owner_ended(*who);
 }
 
 void FabricBackend::link_fenced(LinkOfRail link) {
@@ -248,6 +250,11 @@ void FabricBackend::link_fenced(LinkOfRail link) {
   way.link = 0;
   want_dial(id->second, way, way.dial_again_ns);
   way_of_link_.erase(id);
+}
+
+void FabricBackend::owner_ended(const Incarnation& who) {
+  peers_[who].has_ended = true;
+  lose_peer(who);
 }
 
 void FabricBackend::lose_peer(const Incarnation& who) {
@@ -268,6 +275,7 @@ void FabricBackend::lose_peer(const Incarnation& who) {
 /// Sets when the peer has been silent for too long. A peer with a link never is; one that is lost
 /// is kept while it has ways.
 void FabricBackend::expect(const Incarnation& who, const Peer& peer) {
+  kept_.erase(who);
   if (!peer.up.empty() || (peer.is_lost && !peer.ways.empty()))
     silent_.erase(who);
   else
@@ -276,13 +284,21 @@ void FabricBackend::expect(const Incarnation& who, const Peer& peer) {
 
 void FabricBackend::look_after_peers() {
   while (const std::optional<Incarnation> who = silent_.take(now_ns_)) {
-    if (!peers_.at(*who).ways.empty()) {
+    const Peer& peer = peers_.at(*who);
+    const bool has_numbers = peer.sender.has_sent() || peer.receiver.has_received();
+    if (!peer.ways.empty())
       lose_peer(*who);
-      continue;
-    }
-    unanswered_.erase(*who);
-    peers_.erase(*who);
+    else if (has_numbers && !peer.has_ended)
+      kept_.set(*who, now_ns_);
+    else
+      forget_peer(*who);
   }
+  while (kept_.size() > kKeptMax) forget_peer(*kept_.take(std::numeric_limits<uint64_t>::max()));
+}
+
+void FabricBackend::forget_peer(const Incarnation& who) {
+  unanswered_.erase(who);
+  peers_.erase(who);
 }
 
 // ---- Messages ----
@@ -301,7 +317,7 @@ void FabricBackend::handle_message(LinkOfRail link, const RailMessage& message) 
   else if (const auto* file = std::get_if<FileOpened>(&message))
     file_opened(who->second, *file);
   else if (std::get_if<Leaving>(&message) != nullptr)
-    lose_peer(Incarnation(who->second));
+    owner_ended(Incarnation(who->second));
 }
 
 // ---- Steps ----

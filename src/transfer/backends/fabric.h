@@ -58,7 +58,7 @@ class FabricBackend final : public Backend {
                  std::vector<std::byte> address);
   void remove_peer(const Incarnation& peer);
   /// The caller knows that the peer's process has ended.
-  void owner_ended(const Incarnation& peer) { lose_peer(peer); }
+  void owner_ended(const Incarnation& peer);
 
   /// Asks for a file of the peer, again if no answer comes. The answer is kept until `take_file` or
   /// `forget_file`.
@@ -132,7 +132,8 @@ class FabricBackend final : public Backend {
     std::vector<uint32_t> ways;
     std::vector<LinkOfRail> up;
     bool is_lost = false;
-    uint64_t heard_ns = 0;  // when it last had a link, or was added
+    bool has_ended = false;  // it is lost for good
+    uint64_t heard_ns = 0;   // when it last had a link, or was added
     NotificationSender sender;
     NotificationReceiver receiver;
   };
@@ -180,6 +181,7 @@ class FabricBackend final : public Backend {
 
   void expect(const Incarnation& who, const Peer& peer);
   void look_after_peers();
+  void forget_peer(const Incarnation& who);
 
   // fabric_files.cpp
   void ask_for_files();
@@ -197,9 +199,13 @@ class FabricBackend final : public Backend {
   uint64_t now_ns_ = 0;
   std::map<uint32_t, Way> ways_;
   std::map<Incarnation, Peer> peers_;
-  Due<Incarnation> silent_;           // peers without a link: when they are given up, or forgotten
-  std::set<Incarnation> unanswered_;  // peers with notifications that they have not answered
-  std::map<LinkOfRail, Incarnation> who_;       // of links that are up
+  Due<Incarnation> silent_;  // peers without a link: when they are given up, or forgotten
+  /// Peers without ways and links that may come back, by when they were last heard of: both sides
+  /// go on with the numbers of their notifications.
+  Due<Incarnation> kept_;
+  static constexpr size_t kKeptMax = 4096;
+  std::set<Incarnation> unanswered_;       // peers with notifications that they have not answered
+  std::map<LinkOfRail, Incarnation> who_;  // of links that are up
   std::map<LinkOfRail, uint32_t> way_of_link_;  // also of links that are closed, until fenced
   std::vector<FenceAsked> fences_asked_;
   std::vector<BackendEvent> events_;
