@@ -128,11 +128,25 @@ std::optional<CUmemAccess_flags> answer(Memory memory, const CUmemLocation& loca
   return std::nullopt;
 }
 
+// Memory that the driver is about to free: another thread may be given the same addresses right
+// after. What the driver refuses to free, relays can still reach, and copies under way may use.
 template <typename... Memory>
-void forget(Memory... memory) noexcept try {
-  const std::lock_guard hold(ledger().lock);
-  ledger().access.forget(memory...);
-} catch (...) {
+CUresult free_memory(HookId hook, Memory... memory) noexcept {
+  if (is_for_driver()) return forward(hook, memory...);
+  decltype(ledger().access.forget(memory...)) forgotten;
+  try {
+    const std::lock_guard hold(ledger().lock);
+    forgotten = ledger().access.forget(memory...);
+  } catch (...) {
+  }
+  const CUresult result = forward(hook, memory...);
+  if (result == CUDA_SUCCESS || forgotten.empty()) return result;
+  try {
+    const std::lock_guard hold(ledger().lock);
+    ledger().access.restore(forgotten);
+  } catch (...) {
+  }
+  return result;
 }
 
 }  // namespace
@@ -170,10 +184,8 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   return result;
 }
 
-// Before the driver unmaps: another thread may be given the same addresses right after.
 CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
-  if (!is_for_driver()) forget(address, size_bytes);
-  return forward(k_cuMemUnmap, address, size_bytes);
+  return free_memory(k_cuMemUnmap, address, size_bytes);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
@@ -185,10 +197,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   return result;
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  if (!is_for_driver()) forget(pool);
-  return forward(k_cuMemPoolDestroy, pool);
-}
+CUresult cuMemPoolDestroy(CUmemoryPool pool) { return free_memory(k_cuMemPoolDestroy, pool); }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descs, size_t count) {
   auto* native = real<SetPool>(k_cuMemPoolSetAccess);

@@ -18,6 +18,12 @@ void AccessLedger::Access::set(AccessDescs descs) {
   }
 }
 
+void AccessLedger::Access::add(const Access& other) {
+  reads |= other.reads & ~writes;
+  writes |= other.writes & ~reads;
+  granted |= other.granted;
+}
+
 std::optional<CUmemAccess_flags> AccessLedger::Access::answer(int gpu) const {
   const GpuSet bit = gpu_bit(gpu);
   if ((granted & bit) == 0) return std::nullopt;
@@ -66,13 +72,35 @@ void AccessLedger::grant(CUmemoryPool pool, GpuSet gpus) { pools_[pool].access.g
 
 void AccessLedger::add(CUmemoryPool pool, int gpu) { pools_[pool] = {gpu, {}}; }
 
-void AccessLedger::forget(CUdeviceptr address, size_t size_bytes) {
+AccessLedger::Ranges AccessLedger::forget(CUdeviceptr address, size_t size_bytes) {
+  Ranges forgotten;
+  const CUdeviceptr end = address + size_bytes;
+  if (end < address) return forgotten;
   split(address);
-  split(address + size_bytes);
-  ranges_.erase(ranges_.lower_bound(address), ranges_.lower_bound(address + size_bytes));
+  split(end);
+  for (auto range = ranges_.lower_bound(address); range != ranges_.end() && range->first < end;)
+    forgotten.insert(ranges_.extract(range++));
+  return forgotten;
 }
 
-void AccessLedger::forget(CUmemoryPool pool) { pools_.erase(pool); }
+AccessLedger::Pools AccessLedger::forget(CUmemoryPool pool) {
+  Pools forgotten;
+  if (const auto known = pools_.find(pool); known != pools_.end())
+    forgotten.insert(pools_.extract(known));
+  return forgotten;
+}
+
+void AccessLedger::restore(const Ranges& forgotten) {
+  for (const auto& [address, range] : forgotten)
+    change(address, range.end - address, [&](Access& access) { access.add(range.access); });
+}
+
+void AccessLedger::restore(const Pools& forgotten) {
+  for (const auto& [pool, known] : forgotten) {
+    pools_[pool].gpu = known.gpu;
+    pools_[pool].access.add(known.access);
+  }
+}
 
 std::optional<CUmemAccess_flags> AccessLedger::answer(CUdeviceptr address, int gpu) const {
   const auto after = ranges_.upper_bound(address);

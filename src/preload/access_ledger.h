@@ -21,6 +21,9 @@ using multipath::GpuSet;
 
 /// Not safe for concurrent use: its owner locks.
 class AccessLedger {
+  struct Range;
+  struct Pool;
+
  public:
   using AccessDescs = std::span<const CUmemAccessDesc>;
 
@@ -33,9 +36,16 @@ class AccessLedger {
   /// The program has made the pool, so braid may grant access to it. Other pools (imported, shared)
   /// it may not.
   void add(CUmemoryPool pool, int gpu);
-  /// The memory is about to be freed.
-  void forget(CUdeviceptr address, size_t size_bytes);
-  void forget(CUmemoryPool pool);
+  using Ranges = std::map<CUdeviceptr, Range>;  ///< by their beginnings; they do not overlap
+  using Pools = std::map<CUmemoryPool, Pool>;
+
+  /// The memory is about to be freed. Returns what was known of it; nothing of a range that wraps,
+  /// which the driver refuses.
+  Ranges forget(CUdeviceptr address, size_t size_bytes);
+  Pools forget(CUmemoryPool pool);
+  /// The driver has not freed it. What has been set meanwhile stays.
+  void restore(const Ranges& forgotten);
+  void restore(const Pools& forgotten);
 
   /// The answer to the program about a GPU; nothing if the driver's own answer is right.
   std::optional<CUmemAccess_flags> answer(CUdeviceptr address, int gpu) const;
@@ -56,6 +66,7 @@ class AccessLedger {
     GpuSet writes = 0;
     GpuSet granted = 0;  ///< given by braid
     void set(AccessDescs descs);
+    void add(const Access& other);
     std::optional<CUmemAccess_flags> answer(int gpu) const;
   };
   struct Range {
@@ -71,8 +82,8 @@ class AccessLedger {
   template <typename Change>
   void change(CUdeviceptr address, size_t size_bytes, const Change& change);
 
-  std::map<CUdeviceptr, Range> ranges_;  // by their beginnings; they do not overlap
-  std::map<CUmemoryPool, Pool> pools_;
+  Ranges ranges_;
+  Pools pools_;
 };
 
 }  // namespace braid::preload

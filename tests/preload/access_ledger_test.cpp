@@ -79,6 +79,33 @@ TEST_F(Access, UnmappedMemoryIsForgotten) {
   EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt) << "new memory is not granted yet";
 }
 
+TEST_F(Access, MemoryThatWasNotUnmappedIsKnownAgain) {
+  ledger_.set(kAt, 300, by(0, kWrite));
+  ledger_.set(kAt + 200, 100, by(1, kRead));
+  ledger_.grant(kAt, 300, 0b0010);
+  auto forgotten = ledger_.forget(kAt + 100, 200);
+  EXPECT_EQ(ledger_.answer(kAt + 250, 1), std::nullopt);
+  // Meanwhile another thread has set the access of a part.
+  ledger_.set(kAt + 100, 50, by(2, kRead));
+  ledger_.restore(forgotten);
+  EXPECT_EQ(ledger_.answer(kAt + 50, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 120, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 160, 1), kNone);
+  EXPECT_EQ(ledger_.answer(kAt + 250, 1), kRead);
+  EXPECT_EQ(ledger_.granted(kAt + 100, 50), 0b0010u);
+  ledger_.grant(kAt + 100, 50, 0b0100);
+  EXPECT_EQ(ledger_.answer(kAt + 100, 2), kRead);
+}
+
+TEST_F(Access, ARangeThatWrapsIsNone) {
+  ledger_.set(kAt, 100, by(0, kWrite));
+  ledger_.set(kAt + 200, 100, by(0, kWrite));
+  EXPECT_TRUE(ledger_.forget(kAt + 200, SIZE_MAX - 100).empty());
+  EXPECT_TRUE(ledger_.forget(kAt, SIZE_MAX - kAt + 2).empty());
+  EXPECT_EQ(ledger_.ranges().size(), 2u);
+  EXPECT_EQ(ledger_.forget(kAt, SIZE_MAX - kAt).size(), 2u);
+}
+
 TEST_F(Access, PoolsAreAnsweredLikewise) {
   ledger_.add(pool(1), 0);
   ledger_.set(pool(2), by(1, kRead));  // not one that the program made
@@ -90,8 +117,11 @@ TEST_F(Access, PoolsAreAnsweredLikewise) {
   EXPECT_EQ(ledger_.granted(pool(1)), 0b0110u);
   const std::vector<std::pair<CUmemoryPool, int>> made = {{pool(1), 0}};
   EXPECT_EQ(ledger_.pools(), made);
-  ledger_.forget(pool(1));
+  auto forgotten = ledger_.forget(pool(1));
   EXPECT_EQ(ledger_.answer(pool(1), 1), std::nullopt);
+  ledger_.restore(forgotten);
+  EXPECT_EQ(ledger_.answer(pool(1), 1), kNone);
+  EXPECT_TRUE(ledger_.forget(pool(3)).empty());
 }
 
 }  // namespace

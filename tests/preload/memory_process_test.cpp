@@ -22,6 +22,10 @@ TEST(Memory, MappedRangesAreAcceleratedAndTheirAccessReadsAsNatively) {
   expect_native_answers_and_all_accelerated("mapped", 3);
 }
 
+TEST(Memory, WhatTheDriverDoesNotUnmapKeepsItsAccess) {
+  expect_native_answers_and_all_accelerated("refused_unmaps", 2);
+}
+
 TEST(Memory, PoolsAreAcceleratedAndTheirAccessReadsAsNatively) {
   expect_native_answers_and_all_accelerated("pools", 6);
 }

@@ -1,8 +1,10 @@
 // Programs that map memory for chosen GPUs, and that use pools: memory NAME. What the driver
 // answers about access is printed, and so compared with what it answers natively.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "client.h"
 
@@ -101,6 +103,36 @@ int mapped() {
   return 0;
 }
 
+// What the driver will not unmap stays mapped, with the access that it had.
+int refused_unmaps() {
+  use_gpu(0);
+  const CUdeviceptr one = reserve(), other = reserve();
+  const CUdeviceptr lower = std::min(one, other), higher = std::max(one, other);
+  map(lower);
+  map(higher);
+  set_access(higher, 2, CU_MEM_ACCESS_FLAGS_PROT_READ);
+  uint8_t* host = pin(kSizeBytes);
+  copy_and_look(1, host, higher);
+  const std::pair<CUdeviceptr, size_t> ranges[] = {{higher, lower - higher},  // wraps
+                                                   {higher, kSizeBytes / 3},
+                                                   {higher + kSizeBytes / 3, kSizeBytes},
+                                                   {lower, SIZE_MAX - lower}};
+  for (const auto& [at, size_bytes] : ranges) {
+    std::printf("unmap: %d\n", get<decltype(cuMemUnmap)>("cuMemUnmap")(at, size_bytes));
+    print_access("above", higher);
+    print_access("below", lower);
+  }
+  set_access(higher, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  set_access(higher, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  print_access("taken", higher);
+  copy_and_look(2, host, higher);
+  for (const CUdeviceptr range : {lower, higher}) {
+    call("cuMemUnmap", range, kSizeBytes);
+    call("cuMemAddressFree", range, kSizeBytes);
+  }
+  return 0;
+}
+
 void use_pool(CUmemoryPool pool, uint8_t* host, uint64_t seed) {
   CUdeviceptr device = 0;
   const auto stream = static_cast<CUstream>(nullptr);
@@ -132,6 +164,8 @@ int pools() {
     }
     use_pool(pool, host, 5);
   }
+  std::printf("destroy: %d\n", get<decltype(cuMemPoolDestroy)>("cuMemPoolDestroy")(usual));
+  print_access("stays", usual);
   call("cuMemPoolDestroy", early);
   call("cuMemPoolDestroy", late);
   return 0;
@@ -140,7 +174,8 @@ int pools() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, int (*)()> scenarios = {{"mapped", mapped}, {"pools", pools}};
+  const std::map<std::string, int (*)()> scenarios = {
+      {"mapped", mapped}, {"refused_unmaps", refused_unmaps}, {"pools", pools}};
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
   require(use_lookup("dlsym"), "no driver");
   require(scenario != scenarios.end(), "no such scenario");
