@@ -114,6 +114,7 @@ class LocalDomain final : public Domain {
   Drain drain(uint32_t region) const override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
+  void abandon(uint32_t peer, Absence absence) override;
   // This domain has no doors: Traits::closing_fences is false.
   Result<uint32_t> open_door() override { return Status::error("this wire has no doors"); }
   Bytes door_address(uint32_t) const override { return {}; }
@@ -174,8 +175,9 @@ class LocalDomain final : public Domain {
     std::set<uint64_t> unanswered;        // postings
     enum class Bounce : uint8_t { kFree, kFilling, kFull } state = Bounce::kFree;
     std::vector<std::byte> bounce;  // a GPU's bytes on their way to host memory
+    bool is_abandoned = false;
     bool is_leaving = false;
-    bool is_reachable() const { return socket && !is_leaving; }
+    bool is_reachable() const { return socket && !is_abandoned && !is_leaving; }
     bool has_something_under_way() const { return !imports.empty() || !host_writes.empty(); }
   };
   struct Posting {
@@ -269,6 +271,7 @@ class LocalDomain final : public Domain {
   void advance(Peer& peer);
   void listen_to(Peer& peer);
   void handle(Peer& peer, const Consumer::Record& record);
+  void stop_postings(Peer& peer);
   void lose(Peer& peer);
   void forget_if_over(uint32_t peer);
 

@@ -48,6 +48,15 @@ void LocalDomain::disconnect(uint32_t number) {
   for (auto& [key, import] : peer.imports) stop_writing(import);
 }
 
+/// Only this process reads the sources, so all that is not being copied fails at once. A process
+/// may have ended although its socket is open: a child of it keeps that.
+void LocalDomain::abandon(uint32_t number, Absence absence) {
+  Peer* peer = peers_.find(number);
+  if (peer == nullptr || !peer->socket) return;
+  peer->is_abandoned = true;
+  absence == Absence::kEnded ? lose(*peer) : stop_postings(*peer);
+}
+
 // ---- Into host memory that the owner does not share ----
 
 void LocalDomain::write_to_host(Peer& peer) {
@@ -137,6 +146,11 @@ void LocalDomain::advance(Peer& peer) {
 /// The peer's process has ended, or sent an invalid record, or all is said to a peer that we leave.
 void LocalDomain::lose(Peer& peer) {
   peer.socket.reset();
+  stop_postings(peer);
+  close_imports(peer);
+}
+
+void LocalDomain::stop_postings(Peer& peer) {
   for (auto& [key, import] : peer.imports) stop_writing(import);
   for (const uint64_t posting : std::set<uint64_t>(peer.unanswered)) end_posting(posting, false);
   const bool is_filling = peer.state == Peer::Bounce::kFilling;  // its source is still read
@@ -144,7 +158,6 @@ void LocalDomain::lose(Peer& peer) {
     end_posting(peer.host_writes.back(), false);
     peer.host_writes.pop_back();
   }
-  close_imports(peer);
 }
 
 /// Frees the shared memory as soon as nothing needs it, and the peer's number once it is
