@@ -4,6 +4,9 @@ limits in seconds. The header says what each call means.
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import ctypes
+import os
+import threading
+import time
 import weakref
 
 from braid import _library as libraries
@@ -17,6 +20,8 @@ OTHER_SECRET, NO_STORE = 16, 17
 PENDING, NO_CAUSE = 100, 101
 TEXT, JSON, PROMETHEUS = 1, 2, 3
 NOTIFICATION_BYTES = 3072
+# Calls that wait for longer see after this time that another thread closes the engine.
+TURN_S = 0.1
 
 
 class Error(Exception):
@@ -79,7 +84,8 @@ def _call(name, *arguments):
         _library = _load()
     status = getattr(_library, "braid_transfer_" + name)(*arguments)
     if status != 0:
-        raise Error(_library.braid_transfer_last_error().decode(), _library.braid_transfer_last_cause())
+        raise Error(_library.braid_transfer_last_error().decode(errors="replace"),
+                    _library.braid_transfer_last_cause())
 
 
 def topology(devices=()):
@@ -107,47 +113,98 @@ def _limit(seconds):
 
 
 def _texts(texts):
-    return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
+    return (ctypes.c_char_p * len(texts))(*[_bytes(text) for text in texts])
 
 
-def _close(engine, kept):
-    """`kept` is let go after the engine, which uses it until then."""
-    _library.braid_transfer_close(engine)
-    kept.clear()
+def _bytes(text):
+    """Names of files and of notifications may be no UTF-8: Python's text has their bytes all the same."""
+    return text.encode(errors="surrogateescape")
+
+
+class _Handle:
+    """The library's engine and the calls that are under way in it, which end before it is closed: threads go
+    on while the interpreter ends."""
+
+    def __init__(self):
+        self.engine = ctypes.c_void_p()
+        self.kept = []
+        self._changed = threading.Condition()
+        self._calls = 0
+        self._is_closing = False
+        self._process = os.getpid()
+
+    def call(self, name, *arguments):
+        if os.getpid() != self._process:  # whoever held the lock is in the parent; the library says what is wrong
+            return _call(name, self.engine, *arguments)
+        with self._changed:
+            if self._is_closing:
+                raise Error("this engine is closed. Open another one")
+            self._calls += 1
+        try:
+            _call(name, self.engine, *arguments)
+        finally:
+            with self._changed:
+                self._calls -= 1
+                if self._is_closing:
+                    self._changed.notify_all()
+
+    def close(self):
+        """What is kept is let go after the engine, which uses it until then."""
+        if os.getpid() == self._process:
+            with self._changed:
+                self._is_closing = True
+                self._changed.wait_for(lambda: self._calls == 0)
+        _library.braid_transfer_close(self.engine)
+        self.kept.clear()
 
 
 class Transfer:
     """An engine. Threads as transfer_abi.h says; ctypes gives the interpreter up during calls.
 
-    It is closed by `close`, at the latest when nobody refers to it or the interpreter ends. Memory that
-    is registered stays until then, or is unregistered: `keep` sees to it.
+    It is closed by `close`, at the latest when nobody refers to it or the interpreter ends. Closing ends
+    `wait` and `next_notification` of other threads, and waits for their other calls. Memory that is
+    registered stays until then, or is unregistered: `keep` sees to it.
     """
 
     def __init__(self, listen=None, addresses=(), name=None, providers=(), secret_file=None,
                  allow_unauthenticated=False, store=None, gpu_memory=False, nics=None, is_unpinned=False):
-        encoded = [text.encode() if text else None for text in (name, listen, secret_file, store, nics)]
+        encoded = [_bytes(text) if text else None for text in (name, listen, secret_file, store, nics)]
         options = Options(ctypes.sizeof(Options), encoded[0], encoded[1], _texts(addresses),
                           len(addresses), encoded[4], _texts(providers), len(providers), encoded[2],
                           int(allow_unauthenticated), int(is_unpinned), encoded[3], int(gpu_memory))
-        self._engine = ctypes.c_void_p()
-        _call("open", ctypes.byref(options), ctypes.byref(self._engine))
-        self._kept = []
-        self._finalizer = weakref.finalize(self, _close, self._engine, self._kept)
+        self._handle = _Handle()
+        _call("open", ctypes.byref(options), ctypes.byref(self._handle.engine))
+        self._finalizer = weakref.finalize(self, self._handle.close)
 
     def keep(self, owner):
         """The object that owns registered memory lives until the engine is closed."""
-        self._kept.append(owner)
+        self._handle.kept.append(owner)
 
     def close(self):
-        self._engine = None
         self._finalizer()
+
+    def pointer(self):
+        """The library's, for those that call it by themselves."""
+        return self._handle.engine.value or 0
+
+    def _call(self, name, *arguments):
+        self._handle.call(name, *arguments)
+
+    @staticmethod
+    def _in_turns(limit_s, is_over):
+        """Calls `is_over(limit_s)` until it is so, or the limit."""
+        end = time.monotonic() + limit_s
+        while not is_over(min(limit_s, TURN_S)):
+            limit_s = end - time.monotonic()
+            if limit_s <= 0:
+                return
 
     def _text(self, name, *arguments):
         needed = ctypes.c_size_t()
-        _call(name, self._engine, *arguments, None, ctypes.c_size_t(0), ctypes.byref(needed))
+        self._call(name, *arguments, None, ctypes.c_size_t(0), ctypes.byref(needed))
         buffer = ctypes.create_string_buffer(needed.value + 4096)
-        _call(name, self._engine, *arguments, buffer, ctypes.c_size_t(len(buffer)), None)
-        return buffer.value.decode()
+        self._call(name, *arguments, buffer, ctypes.c_size_t(len(buffer)), None)
+        return buffer.value.decode(errors="replace")
 
     def name(self):
         return self._text("name")
@@ -157,7 +214,7 @@ class Transfer:
 
     def register_memory(self, address, size_bytes, rights):
         buffer = ctypes.c_uint64()
-        _call("register_memory", self._engine, ctypes.c_void_p(address), ctypes.c_size_t(size_bytes),
+        self._call("register_memory", ctypes.c_void_p(address), ctypes.c_size_t(size_bytes),
               ctypes.c_int(rights), ctypes.byref(buffer))
         return buffer.value
 
@@ -165,46 +222,46 @@ class Transfer:
         """(address, buffer) of zeroed memory that is the engine's: gone once it is unregistered or the engine closed.
         Processes of this host map it if they may read it."""
         memory, buffer = ctypes.c_void_p(), ctypes.c_uint64()
-        _call("allocate_memory", self._engine, ctypes.c_size_t(size_bytes), ctypes.c_int(rights),
+        self._call("allocate_memory", ctypes.c_size_t(size_bytes), ctypes.c_int(rights),
               ctypes.byref(memory), ctypes.byref(buffer))
         return memory.value, buffer.value
 
     def unregister_memory(self, buffer, limit_s=10):
-        _call("unregister_memory", self._engine, ctypes.c_uint64(buffer),
+        self._call("unregister_memory", ctypes.c_uint64(buffer),
               _limit(limit_s))
 
     def open_segment(self, name, limit_s=10):
         segment = ctypes.c_uint64()
-        _call("open_segment", self._engine, name.encode(), _limit(limit_s),
+        self._call("open_segment", _bytes(name), _limit(limit_s),
               ctypes.byref(segment))
         return segment.value
 
     def export_folder(self, name, folder, rights):
-        _call("export_folder", self._engine, name.encode(), folder.encode(), ctypes.c_int(rights))
+        self._call("export_folder", _bytes(name), _bytes(folder), ctypes.c_int(rights))
 
     def open_file(self, segment, path, rights, limit_s=10):
         """A segment of its own: the file, by positions. `path`: "folder/file"."""
         file = ctypes.c_uint64()
-        _call("open_file", self._engine, ctypes.c_uint64(segment), path.encode(), ctypes.c_int(rights),
+        self._call("open_file", ctypes.c_uint64(segment), _bytes(path), ctypes.c_int(rights),
               _limit(limit_s), ctypes.byref(file))
         return file.value
 
     def file_bytes(self, file):
         """Its size when it was opened."""
         size_bytes = ctypes.c_uint64()
-        _call("file_bytes", self._engine, ctypes.c_uint64(file), ctypes.byref(size_bytes))
+        self._call("file_bytes", ctypes.c_uint64(file), ctypes.byref(size_bytes))
         return size_bytes.value
 
     def close_segment(self, segment):
-        _call("close_segment", self._engine, ctypes.c_uint64(segment))
+        self._call("close_segment", ctypes.c_uint64(segment))
 
     def ranges(self, segment):
         """(address, size, rights) of what the owner had registered when it was opened."""
         count = ctypes.c_size_t()
-        _call("ranges", self._engine, ctypes.c_uint64(segment), None, ctypes.c_size_t(0),
+        self._call("ranges", ctypes.c_uint64(segment), None, ctypes.c_size_t(0),
               ctypes.byref(count))
         rows = (Range * count.value)()
-        _call("ranges", self._engine, ctypes.c_uint64(segment), rows, count, ctypes.byref(count))
+        self._call("ranges", ctypes.c_uint64(segment), rows, count, ctypes.byref(count))
         return [(row.address, row.size_bytes, row.rights) for row in rows]
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
@@ -224,25 +281,29 @@ class Transfer:
         told = None
         if notification is not None:
             segment, name, payload = notification
-            told = ctypes.byref(Notification(segment, name.encode(), payload, len(payload)))
+            told = ctypes.byref(Notification(segment, _bytes(name), payload, len(payload)))
         batch = ctypes.c_uint64()
-        _call("submit", self._engine, requests, ctypes.c_size_t(len(requests)), told,
+        self._call("submit", requests, ctypes.c_size_t(len(requests)), told,
               ctypes.byref(batch))
         return batch.value
 
     def wait(self, batch, limit_s):
         """Whether it has ended by the limit."""
         has_ended = ctypes.c_int()
-        _call("wait", self._engine, ctypes.c_uint64(batch), _limit(limit_s),
-              ctypes.byref(has_ended))
+
+        def is_over(turn_s):
+            self._call("wait", ctypes.c_uint64(batch), _limit(turn_s), ctypes.byref(has_ended))
+            return has_ended.value != 0
+
+        self._in_turns(limit_s, is_over)
         return has_ended.value != 0
 
     def _outcomes(self, batch):
         count = ctypes.c_size_t()
-        _call("outcomes", self._engine, ctypes.c_uint64(batch), ctypes.c_size_t(0), None,
+        self._call("outcomes", ctypes.c_uint64(batch), ctypes.c_size_t(0), None,
               ctypes.c_size_t(0), ctypes.byref(count))
         rows = (Outcome * count.value)()
-        _call("outcomes", self._engine, ctypes.c_uint64(batch), ctypes.c_size_t(0), rows, count,
+        self._call("outcomes", ctypes.c_uint64(batch), ctypes.c_size_t(0), rows, count,
               None)
         return rows
 
@@ -255,34 +316,40 @@ class Transfer:
         return [row.delivered_bytes for row in self._outcomes(batch)]
 
     def cancel(self, batch):
-        _call("cancel", self._engine, ctypes.c_uint64(batch))
+        self._call("cancel", ctypes.c_uint64(batch))
 
     def forget(self, batch):
-        _call("forget", self._engine, ctypes.c_uint64(batch))
+        self._call("forget", ctypes.c_uint64(batch))
 
     def event_descriptor(self):
         """Readable while batches that have ended, or notifications, have not been taken. The engine's."""
         descriptor = ctypes.c_int()
-        _call("event_descriptor", self._engine, ctypes.byref(descriptor))
+        self._call("event_descriptor", ctypes.byref(descriptor))
         return descriptor.value
 
     def take_ended(self, count_max=64):
         """Batches that have ended since the first call of event_descriptor, each once."""
         batches, count = (ctypes.c_uint64 * count_max)(), ctypes.c_size_t()
-        _call("take_ended", self._engine, batches, ctypes.c_size_t(count_max), ctypes.byref(count))
+        self._call("take_ended", batches, ctypes.c_size_t(count_max), ctypes.byref(count))
         return list(batches[:count.value])
 
     def next_notification(self, limit_s=0):
-        """(name, bytes, the sender's incarnation), or None."""
+        """(name, bytes, the sender's incarnation), or None. A name that is no UTF-8 has its bytes as
+        `surrogateescape`."""
         has_come, size = ctypes.c_int(), ctypes.c_size_t()
         name = ctypes.create_string_buffer(NOTIFICATION_BYTES + 1)
         payload = ctypes.create_string_buffer(NOTIFICATION_BYTES)
         sender = ctypes.create_string_buffer(33)
-        _call("next_notification", self._engine, _limit(limit_s), ctypes.byref(has_come), name, payload,
-              ctypes.byref(size), sender)
+
+        def is_over(turn_s):
+            self._call("next_notification", _limit(turn_s), ctypes.byref(has_come), name, payload,
+                       ctypes.byref(size), sender)
+            return has_come.value != 0
+
+        self._in_turns(limit_s, is_over)
         if not has_come.value:
             return None
-        return name.value.decode(), payload.raw[:size.value], sender.value.decode()
+        return name.value.decode(errors="surrogateescape"), payload.raw[:size.value], sender.value.decode()
 
     def explain(self, segment, size_bytes, urgency=BULK, form=TEXT):
         """Which ways a request between host memory would have, and why it takes the one that it takes."""

@@ -11,8 +11,11 @@ import pathlib
 import random
 import re
 import select
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -110,6 +113,51 @@ class Moves(unittest.TestCase):
         self.assertEqual(set(taken), batches)
         self.assertEqual(select.select([descriptor], [], [], 0)[0], [])
 
+    def test_names_that_are_no_text_come_as_they_were_sent(self):
+        name = b"caf\xe9".decode(errors="surrogateescape")
+        one = transfer.request(self.segments[0], transfer.WRITE, self.here, self.theirs[0], 64)
+        self.assertEqual(self.end(self.engine.submit_requests([one], (self.segments[0], name, b"1"))), [transfer.DONE])
+        self.assertEqual(self.owners[0].next_notification(LIMIT_S)[:2], (name, b"1"))
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / name).write_bytes(b"1")
+            self.owners[0].export_folder("files", folder, transfer.MAY_READ)
+            file = self.engine.open_file(self.segments[0], f"files/{name}", transfer.MAY_READ, LIMIT_S)
+            self.assertEqual(self.engine.file_bytes(file), 1)
+
+    def test_closing_ends_the_calls_of_other_threads_first(self):
+        engine, ends = opened(), []
+
+        def take():
+            try:
+                while True:
+                    engine.next_notification(LIMIT_S)
+            except transfer.Error as error:
+                ends.append(str(error))
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        begun = time.monotonic()
+        engine.close()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        self.assertLess(time.monotonic() - begun, LIMIT_S / 2)
+        self.assertEqual(len(ends), len(threads))
+        self.assertTrue(all("closed" in end for end in ends), ends)
+        with self.assertRaises(transfer.Error):
+            engine.name()
+
+    def test_a_child_cannot_use_it_and_ends(self):
+        child = os.fork()
+        if child == 0:
+            try:
+                self.engine.name()
+                os._exit(1)
+            except transfer.Error as error:
+                self.engine.close()
+                os._exit(0 if "parent" in str(error) else 2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
     def test_files_have_a_size(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "file").write_bytes(bytes(range(200)))
@@ -157,6 +205,31 @@ class Moves(unittest.TestCase):
     def test_nics_that_are_not_there(self):
         with self.assertRaises(transfer.Error):
             transfer.Transfer(nics="no-such-nic0")
+
+
+class Exit(unittest.TestCase):
+    def test_threads_that_still_call_do_not_end_it_otherwise(self):
+        program = '''
+import threading, time
+from braid import transfer
+engine = transfer.Transfer(listen="127.0.0.1:0", addresses=("127.0.0.1",))
+def call(what):
+    try:
+        while True:
+            what()
+    except transfer.Error:
+        pass
+for what in (engine.report, engine.name, lambda: engine.next_notification(60), lambda: engine.next_notification(0.001)):
+    threading.Thread(target=call, args=(what,), daemon=True).start()
+time.sleep(0.2)
+'''
+        environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+        begun = time.monotonic()
+        for _ in range(5):
+            done = subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=LIMIT_S,
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertLess(time.monotonic() - begun, LIMIT_S)
 
 
 if __name__ == "__main__":
