@@ -92,6 +92,7 @@ class TransferEngine:
         self._lock = threading.Lock()
         self._segments = {}
         self._buffers = {}  # by address
+        self._submitted = {}  # (name, segment) of each batch
         self._managed = None
 
     # ---- Opening
@@ -142,12 +143,17 @@ class TransferEngine:
             return -1
 
     def unregister_memory(self, buffer_addr):
+        buffer = self._buffers.get(buffer_addr)
+        if buffer is None:
+            log.error("unregister_memory: no memory is registered at 0x%x", buffer_addr)
+            return -1
         try:
-            self._engine.unregister_memory(self._buffers.pop(buffer_addr))
-            return 0
-        except (KeyError, transfer.Error) as error:
+            self._engine.unregister_memory(buffer)
+        except transfer.Error as error:  # peers may still reach it: it can be asked again
             log.error("unregister_memory: %s", error)
             return -1
+        self._buffers.pop(buffer_addr, None)
+        return 0
 
     def batch_register_memory(self, buffer_addresses, capacities, location="*"):
         return min([self.register_memory(*each) for each in zip(buffer_addresses, capacities)] or [0])
@@ -164,7 +170,7 @@ class TransferEngine:
 
     def get_first_buffer_address(self, segment_name):
         try:
-            ranges = self._engine.ranges(self._segment(segment_name))
+            ranges = self._ranges_now(segment_name)
         except transfer.Error as error:
             log.error("get_first_buffer_address: %s", error)
             return 0
@@ -184,14 +190,31 @@ class TransferEngine:
         with self._lock:
             segment = self._segments.get(name)
         if segment is None:
-            full = name if "://" in name or ":" not in name else "braid://" + name
-            segment = self._engine.open_segment(full, OPEN_LIMIT_S)
+            segment = self._open(name)
             with self._lock:
                 known = self._segments.setdefault(name, segment)
             if known != segment:  # another thread has opened it meanwhile
                 self._engine.close_segment(segment)
             segment = known
         return segment
+
+    def _open(self, name):
+        full = name if "://" in name or ":" not in name else "braid://" + name
+        return self._engine.open_segment(full, OPEN_LIMIT_S)
+
+    def _ranges_now(self, name):
+        """Of whoever has the name now: the segment for transfers may be of one that has ended."""
+        known = self._segment(name)
+        try:
+            segment = self._open(name)
+        except transfer.Error as error:
+            if error.cause == transfer.PEER_LOST:  # the same one, which was given up
+                self._drop(name, known)
+            raise
+        try:
+            return self._engine.ranges(segment)
+        finally:
+            self._engine.close_segment(segment)
 
     def _drop(self, name, segment):
         """Of a peer that is lost. Threads that have just looked it up are told NO_SEGMENT."""
@@ -202,17 +225,18 @@ class TransferEngine:
         self._engine.close_segment(segment)
 
     def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
-        return self._submit_to(self._segment(target), buffers, peers, lengths, opcode, notify)
-
-    def _submit_to(self, segment, buffers, peers, lengths, opcode, notify):
         if not len(buffers) == len(peers) == len(lengths):
             raise transfer.Error("the lists of buffers, peers' addresses and lengths differ in length")
-        told = None if notify is None else (notify.name, str(notify.msg).encode())
-        return self._engine.submit(segment, int(opcode), buffers, peers, lengths, told)
+        told = None if notify is None else (notify.name, str(notify.msg).encode(errors="replace"))
+        segment = self._segment(target)
+        batch = self._engine.submit(segment, int(opcode), buffers, peers, lengths, told)
+        self._submitted[batch] = target, segment
+        return batch
 
     def _end(self, batch):
         """The causes of its failures; None: it was not done in time. The caller's memory is its own
-        again, so that a batch that was cancelled is waited for too."""
+        again, so that a batch that was cancelled is waited for too. A peer that is lost is opened anew by the
+        next transfer: it may have been restarted under its old name."""
         is_in_time = self._engine.wait(batch, _limit_s())
         if not is_in_time:
             self._engine.cancel(batch)
@@ -220,21 +244,21 @@ class TransferEngine:
                 log.warning("a batch that was cancelled has not let go of its memory yet")
         failed = {cause for cause in self._engine.outcomes(batch) if cause != transfer.DONE}
         self._engine.forget(batch)
+        submitted = self._submitted.pop(batch, None)
+        if submitted is not None and failed & {transfer.PEER_LOST, transfer.NO_SEGMENT}:
+            self._drop(*submitted)
         return failed if is_in_time or not failed else None
 
     def batch_transfer_sync(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
                             notify=None, transport_hint=""):
         try:
-            for is_again in (False, True):
-                segment = self._segment(target_hostname)
-                batch = self._submit_to(segment, buffers, peer_buffer_addresses, lengths, opcode, notify)
+            for _ in range(2):
+                batch = self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify)
                 failed = self._end(batch)
                 if failed == set():
                     return 0
-                # A peer that was restarted under its old name is found there.
-                if is_again or failed is None or not failed & {transfer.PEER_LOST, transfer.NO_SEGMENT}:
+                if failed is None or not failed & {transfer.PEER_LOST, transfer.NO_SEGMENT}:
                     break
-                self._drop(target_hostname, segment)
             causes = ["not within the time limit"] if failed is None else map(transfer.cause_name, failed)
             log.error("transfer with %s: %s", target_hostname, ", ".join(causes))
         except transfer.Error as error:
@@ -306,15 +330,19 @@ class TransferEngine:
 
     def get_notifies(self):
         taken = []
-        while (next_one := self._engine.next_notification()) is not None:
-            taken.append(TransferNotify(next_one[0], next_one[1].decode(errors="replace")))
+        try:
+            while (next_one := self._engine.next_notification()) is not None:
+                taken.append(TransferNotify(next_one[0], next_one[1].decode(errors="replace")))
+        except transfer.Error as error:
+            log.error("get_notifies: %s", error)
         return taken
 
     def send_probe(self, peer_server_name):
         try:
-            self._segment(peer_server_name)
+            self._ranges_now(peer_server_name)
             return 0
-        except transfer.Error:
+        except transfer.Error as error:
+            log.info("send_probe: %s", error)
             return -1
 
     def warmup_efa_segment(self, segment_name):
@@ -326,4 +354,4 @@ class TransferEngine:
         return transfer.topology([each.strip() for each in (device_name or "").split(",") if each.strip()])
 
     def get_engine_ptr(self):
-        return self._engine._engine.value or 0
+        return self._engine.pointer()

@@ -4,8 +4,10 @@ and target do, with every byte compared.
 
   door_test.py DOOR-FOLDER LIBRARY
 """
+import ctypes
 import gc
 import json
+import mmap
 import os
 import pathlib
 import random
@@ -40,7 +42,7 @@ if os.environ["TARGET"] == "1":
     print(engine.get_rpc_port(), flush=True)
     sys.stdin.read()
     names = [each.name for each in engine.get_notifies()]
-    assert names == ["layers"], names
+    assert names == ["layers", "caf\udce9"], names
     sys.exit(0)
 
 there = os.environ["TARGET"]
@@ -92,6 +94,8 @@ for is_async in (False, True):
 
 assert engine.transfer_sync(there, source, target, 64, TransferOpcode.Write,
                             TransferNotify("layers", "all")) == 0
+assert engine.transfer_sync(there, source, target, 64, TransferOpcode.Write,
+                            TransferNotify("caf\udce9", "no text")) == 0
 batch = engine.transfer_submit_write(there, source, target, 4096)
 while (status := engine.transfer_check_status(batch)) == 0:
     pass
@@ -124,9 +128,9 @@ def ways():
     return engine._engine.report().count('"way"')
 
 
-def open_another():
+def open_another(at="127.0.0.1", server="P2PHANDSHAKE"):
     other = TransferEngine()
-    return other, other.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "mlx5_0")
+    return other, other.initialize(at, server, "rdma", "mlx5_0")
 
 
 # An engine that nobody refers to is closed before its memory goes, and one that failed to open too.
@@ -142,6 +146,41 @@ wait_until(lambda: threads() == before)  # the engine runs no more
 ways_before = ways()
 assert engine.transfer_sync_write(gone, source, lost, 65536) == -1, "its memory is gone"
 wait_until(lambda: ways() < ways_before)  # nothing is kept of a peer that is lost
+
+# A peer that comes back under its name is found there, also by those who never wait for an answer.
+other, opened = open_another()
+assert opened == 0
+name = f"127.0.0.1:{other.get_rpc_port()}"
+
+
+def restart():
+    global other
+    del other
+    gc.collect()
+    other, opened = open_another(name, "redis://not-asked")
+    assert opened == 0
+    return other.get_first_buffer_address(name)
+
+
+def check(batch):
+    while (status := engine.transfer_check_status(batch)) == 0:
+        pass
+    return status
+
+
+first = engine.get_first_buffer_address(name)
+assert engine.get_batch_transfer_status([engine.batch_transfer_async_write(name, [source], [first], [64])]) == 0
+again = restart()
+assert engine.send_probe(name) == 0 and engine.get_first_buffer_address(name) == again
+assert engine.get_batch_transfer_status([engine.batch_transfer_async_write(name, [source], [again], [64])]) == -1
+assert engine.get_batch_transfer_status([engine.batch_transfer_async_write(name, [source], [again], [64])]) == 0
+again = restart()
+assert check(engine.transfer_submit_write(name, source, again, 64)) == -1
+assert check(engine.transfer_submit_write(name, source, again, 64)) == 1
+del other
+gc.collect()
+assert engine.send_probe(name) == -1, "nobody is there"
+assert engine.get_first_buffer_address(name) == 0
 
 
 def refuse(_):
@@ -183,10 +222,15 @@ def read_late():
     write_to_source(untouched)  # the memory is the caller's again
 
 
+memory = mmap.mmap(-1, 1 << 20)
+mine = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+assert engine.register_memory(mine, len(memory)) == 0
 process = int(os.environ["TARGET_PROCESS"])
 os.kill(process, signal.SIGSTOP)
 try:
     wait_until(lambda: is_stopped(process))
+    reading = engine.batch_transfer_async_read(there, [mine], [target], [len(memory)])
+    assert engine.unregister_memory(mine) == -1, "a request uses it"
     reader = threading.Thread(target=read_late)
     reader.start()
     wait_until(lambda: len(limits) > 2 or not reader.is_alive())
@@ -195,6 +239,9 @@ finally:
 reader.join(60)
 assert answers == [-1], answers
 mooncake_engine._limit_s = usual_limit_s
+assert engine.get_batch_transfer_status([reading]) == 0
+assert engine.unregister_memory(mine) == 0, "it can be asked again"
+assert engine.unregister_memory(mine) == -1, "it is not registered any more"
 assert engine.transfer_sync_read(there, source + len(late), target, len(late)) == 0
 assert engine.read_bytes_from_buffer(source + len(late), len(late)) == late, "the owner has gone on"
 time.sleep(0.3)
