@@ -20,7 +20,7 @@ void LocalDomain::welcome(Packet hello, Socket socket) {
   Result<Segment> segment = Segment::open(hello.file);
   if (!segment.ok()) return;
   Visitor visitor;
-  visitor.process = process_file(socket.process());
+  visitor.process = socket.process_file();
   if (visitor.process.is_open()) visitor.end = waker_.watch(visitor.process.get());
   visitor.sayings.emplace(&segment.value().shared().to_writer);
   visitor.consumer.emplace(&segment.value().shared().to_owner);
@@ -131,7 +131,8 @@ bool LocalDomain::offer(uint64_t id, Visitor& visitor, uint64_t key) {
   offer.key = key;
   Region* region = region_of(key);
   const Exported* exported = nullptr;
-  if (region != nullptr && region->pages) exported = &*region->pages;
+  // Host memory has another way, if nobody would tell when the process ends that has mapped it.
+  if (region != nullptr && region->pages && visitor.process.is_open()) exported = &*region->pages;
   if (region != nullptr && region->exported != nullptr) exported = region->exported->result();
   const bool is_new = !visitor.slots.contains(key);
   if (exported == nullptr || !is_new || visitor.slots.size() >= kSlots)

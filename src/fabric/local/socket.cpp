@@ -8,10 +8,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "host/process_file.h"
+
 namespace braid::fabric::local {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD of Linux 6.5, which older headers lack
 
 /// Names that begin with a zero byte are abstract: they are not files.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
@@ -76,6 +79,16 @@ bool Socket::identify() {
   if (getsockopt(file_.get(), SOL_SOCKET, SO_PEERCRED, &who, &size_bytes) != 0) return false;
   process_ = who.pid;
   return who.uid == geteuid();
+}
+
+/// By the socket where the kernel can: a process of another PID namespace has no number here, and a
+/// number may be another process's by now.
+File Socket::process_file() const {
+  int number = -1;
+  socklen_t size_bytes = sizeof number;
+  if (getsockopt(file_.get(), SOL_SOCKET, kPeerPidfd, &number, &size_bytes) == 0)
+    return File(number);
+  return errno == ENOPROTOOPT ? braid::process_file(process_) : File();
 }
 
 std::optional<Socket> Socket::accept() {

@@ -37,6 +37,8 @@ class Socket {
   bool is_closed() const { return is_closed_; }
   /// The process at the other end when it connected.
   pid_t process() const { return process_; }
+  /// Its pidfd. Not open: the process has ended, or the kernel names it to nobody.
+  File process_file() const;
   /// Readable once a packet has come, or for a listener a connection.
   int descriptor() const { return file_.get(); }
   /// From now on it wakes the waker, which outlives it.
