@@ -292,6 +292,7 @@ class Rotation {
         options.mover == Mover::kCopyEngines ? braid_copy_batch_sparing : braid_copy_batch;
     all.last_error = braid_last_error;
     all.last_cuda_error = braid_last_cuda_error;
+    all.prepare = braid_prepare;
     return all;
   }
   static Result<Rotation> open(const braid_kv_options& options) {

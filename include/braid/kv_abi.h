@@ -98,7 +98,7 @@ BRAID_API braid_status braid_kv_segments(const braid_kv_model* model, int order,
 typedef struct braid_kv_rank {
   struct CUctx_st* context;
   uint64_t cache;              /* a CUdeviceptr: the cache's beginning */
-  struct CUstream_st* compute; /* the steps' stream; not a legacy default stream */
+  struct CUstream_st* compute; /* the steps' stream; no default stream */
 } braid_kv_rank;
 
 /* What moves the blocks over a GPU's own link. */
@@ -128,7 +128,9 @@ typedef struct braid_kv_options {
                              struct CUstream_st*, int, braid_outcome*);
   const char* (*last_error)(void); /* braid_last_error */
   int (*last_cuda_error)(void);    /* braid_last_cuda_error */
-  int mover;                       /* a braid_kv_mover */
+  /* braid_prepare: braid_kv_open calls it in the context of each rank, so that no plan has to. */
+  braid_status (*prepare)(braid_engine*);
+  int mover; /* a braid_kv_mover */
   /* Ranks in processes of their own, numbered after `ranks`, and how long commands may be with one
    * of them before a report speaks of them: then its process is taken for ended. Longer than all
    * steps that are under way together. Nothing else starts it: while nothing is sent, the death of
@@ -138,8 +140,8 @@ typedef struct braid_kv_options {
 } braid_kv_options;
 
 /* Pins the host memory of `ranks`, which takes tens of milliseconds a gigabyte. With
- * BRAID_KV_BY_KERNEL it also loads kernels into the contexts, and so waits for their streams. On
- * failure *kv is NULL. */
+ * BRAID_KV_BY_KERNEL or an engine it also loads kernels into the contexts, and so waits for their
+ * streams. On failure *kv is NULL. */
 BRAID_API braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv);
 /* Waits for the copies of this process. NULL is allowed. */
 BRAID_API void braid_kv_close(braid_kv* kv);

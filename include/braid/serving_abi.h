@@ -2,7 +2,6 @@
  * interface. C++ programs start at serving.h, which is a thin layer over this file. Library:
  * libbraid_serving.so, which needs no GPU and no driver.
  *
- * Between two steps of the model an engine describes its requests, and a policy answers whom to
  * Between two steps of the model an engine describes its requests, and a policy answers which to
  * preempt and which to admit. A policy is a pure function: it has no clock, no thread, and no
  * memory of earlier calls, and the order of the requests in the list does not matter.

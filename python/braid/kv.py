@@ -64,7 +64,7 @@ class _Options(ctypes.Structure):
                 ("segment_count", ctypes.c_size_t), ("gpu_slots", ctypes.c_uint32), ("host_slots", ctypes.c_uint32),
                 ("ranks", ctypes.POINTER(Rank)), ("rank_count", ctypes.c_size_t), ("engine", ctypes.c_void_p),
                 ("copy_batch", ctypes.c_void_p), ("last_error", ctypes.c_void_p), ("last_cuda_error", ctypes.c_void_p),
-                ("mover", ctypes.c_int), ("remote_rank_count", ctypes.c_uint32),
+                ("prepare", ctypes.c_void_p), ("mover", ctypes.c_int), ("remote_rank_count", ctypes.c_uint32),
                 ("report_deadline_ms", ctypes.c_uint64)]
 
 
@@ -227,7 +227,7 @@ class Engine:
 
     def options(self, mover):
         copy_batch = "braid_copy_batch_sparing" if mover == BY_COPY_ENGINES else "braid_copy_batch"
-        functions = (copy_batch, "braid_last_error", "braid_last_cuda_error")
+        functions = (copy_batch, "braid_last_error", "braid_last_cuda_error", "braid_prepare")
         return self._engine.value, *(ctypes.cast(getattr(self._braid, name), ctypes.c_void_p).value
                                      for name in functions)
 

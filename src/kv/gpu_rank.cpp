@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "base/units.h"
+#include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 #include "kv/host_memory.h"
 
@@ -79,6 +80,11 @@ Result<std::vector<std::unique_ptr<GpuRank>>> GpuRank::open(const cuda::Driver& 
     if (gpu.compute == nullptr || gpu.compute == CU_STREAM_LEGACY)
       return Status::error("the compute stream is the legacy default stream",
                            "Run the model in a stream of its own");
+  // The handle names another stream in each thread, and any thread may submit a plan.
+  for (const RankOptions& gpu : options.gpus)
+    if (gpu.compute == CU_STREAM_PER_THREAD)
+      return Status::error("the compute stream is the per-thread default stream",
+                           "Run the model in a stream of its own");
   BRAID_TRY(check_host_memory(options));
   for (const RankOptions& gpu : options.gpus)
     BRAID_TRY(check_cache(driver, gpu, options.layout, options.slots.gpu));
@@ -91,6 +97,7 @@ Result<std::vector<std::unique_ptr<GpuRank>>> GpuRank::open(const cuda::Driver& 
 }
 
 Status GpuRank::prepare(uint32_t host_slots) {
+  const cuda::RelaxedCapture relaxed(driver_);
   const cuda::ScopedContext scope(driver_, options_.context);
   BRAID_TRY(driver_.check(scope.status(), "entering the rank's context"));
   BRAID_LET(host, HostPool::open(driver_, layout_.host_bytes(host_slots)));
@@ -108,6 +115,7 @@ Status GpuRank::prepare(uint32_t host_slots) {
 }
 
 GpuRank::~GpuRank() {
+  const cuda::RelaxedCapture relaxed(driver_);
   const cuda::ScopedContext scope(driver_, options_.context);
   if (scope.status() != CUDA_SUCCESS) return;  // the context is gone, with everything in it
   synchronize();
@@ -120,6 +128,7 @@ GpuRank::~GpuRank() {
 }
 
 void GpuRank::synchronize() {
+  const cuda::RelaxedCapture relaxed(driver_);
   for (const Line* line : {&down_, &up_})
     if (line->stream != nullptr) driver_.cuStreamSynchronize(line->stream);
 }
@@ -205,7 +214,10 @@ Status GpuRank::copy(const CopyBatch& batch) {
   return copied.ok() ? recorded : copied;
 }
 
+// While a thread records a graph, the driver answers a question about an event with an error that
+// looks like the GPU's.
 Status GpuRank::poll(Progress& progress) {
+  const cuda::RelaxedCapture relaxed(driver_);
   Status failure;
   const auto state_of = [&](CUevent event) {
     const CUresult result = driver_.cuEventQuery(event);

@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "base/units.h"
+#include "cuda/relaxed_capture.h"
 
 namespace braid::kv {
 namespace {
@@ -66,8 +67,11 @@ Status HostPool::pin() {
   return {};
 }
 
+// What the driver keeps registered stays mapped: it would take other memory that comes to these
+// addresses for this, and copy to pages that are gone.
 HostPool::~HostPool() {
-  if (is_pinned_) driver_.cuMemHostUnregister(data_);
+  const cuda::RelaxedCapture relaxed(driver_);
+  if (is_pinned_ && driver_.cuMemHostUnregister(data_) != CUDA_SUCCESS) return;
   munmap(mapping_, size_bytes_ + kHugePageBytes);
 }
 

@@ -24,7 +24,6 @@ class HostPool {
   HostPool& operator=(const HostPool&) = delete;
 
   std::byte* data() const { return data_; }
-  uint64_t size_bytes() const { return size_bytes_; }
 
  private:
   HostPool(const cuda::Driver& driver, void* mapping, uint64_t size_bytes);

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/try.h"
 #include "cuda/registered_memory.h"
+#include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
 #include "multipath/batch_lists.h"
 #include "multipath/kernel_mover.h"
@@ -44,6 +45,7 @@ class KernelCopier::Link {
  public:
   static Result<std::unique_ptr<Link>> open(const cuda::Driver& driver, CUcontext context) {
     std::unique_ptr<Link> link(new Link(driver, context));
+    const cuda::RelaxedCapture relaxed(driver);
     const cuda::ScopedContext scope(driver, context);
     BRAID_TRY(driver.check(scope.status(), "entering the rank's context"));
     BRAID_TRY(link->prepare());
@@ -87,6 +89,7 @@ Status KernelCopier::Link::prepare() {
 }
 
 KernelCopier::Link::~Link() {
+  const cuda::RelaxedCapture relaxed(driver_);
   const cuda::ScopedContext scope(driver_, context_);
   const bool is_quiet = !memory_.is_open() || memory_.transfers->all_free();
   if (scope.status() == CUDA_SUCCESS && is_quiet) {

@@ -95,12 +95,18 @@ Status RotationEngine::end_step() {
   return {};
 }
 
+// A part down, a part up, and so on: each direction of the links begins while most of the plan is
+// still to be listed.
 Submitted RotationEngine::submit(const Plan& plan, const Budget& budget) {
   Submitted submitted;
   submitted.failure = check_order();
   if (!submitted.failure.ok()) return submitted;
-  evict(plan, budget, submitted);
-  load(plan, budget, submitted);
+  Course down{plan.evict, new_batch(Direction::kDown)};
+  Course up{plan.load, new_batch(Direction::kUp)};
+  while (!down.is_over || !up.is_over) {
+    if (!down.is_over) evict_part(down, budget, submitted);
+    if (!up.is_over) load_part(up, plan.landing, budget, down.is_over, submitted);
+  }
   // Write-through is not urgent: after a failure it may wait for the next call.
   if (plan.writes_through && submitted.failure.ok()) write_through(budget, submitted);
   return submitted;
@@ -124,11 +130,10 @@ RotationEngine::Batch RotationEngine::new_batch(Direction direction) {
 
 // ---- Down ----
 
-void RotationEngine::evict(const Plan& plan, const Budget& budget, Submitted& submitted) {
-  Batch batch = new_batch(Direction::kDown);
-  for (size_t i = 0; i < plan.evict.size(); ++i) {
-    const BlockId id = plan.evict[i];
-    prefetch_ahead(table_, plan.evict, i);
+void RotationEngine::evict_part(Course& course, const Budget& budget, Submitted& submitted) {
+  while (course.next < course.ids.size()) {
+    const BlockId id = course.ids[course.next];
+    prefetch_ahead(table_, course.ids, course.next++);
     const Block* block = table_.find(id);
     const bool is_copied =
         block != nullptr && block->state == BlockState::kSealed && block->users == 0;
@@ -136,14 +141,14 @@ void RotationEngine::evict(const Plan& plan, const Budget& budget, Submitted& su
       ++submitted.evictions_left;
       continue;
     }
-    const Refusal refusal = begin_eviction(id, batch);
+    const Refusal refusal = begin_eviction(id, course.batch);
     if (refusal != Refusal::kNone)
       submitted.refused.emplace_back(id, refusal);
     else if (is_copied)
       submitted.down_bytes += block_bytes();
-    enqueue_if_full(batch, Urgency::kUrgent, Landing::kPolled, submitted);
+    if (enqueue_if_full(course.batch, Landing::kPolled, submitted)) return;
   }
-  enqueue(std::move(batch), Urgency::kUrgent, Landing::kPolled, submitted);
+  end_course(course, Landing::kPolled, submitted);
 }
 
 Refusal RotationEngine::begin_eviction(BlockId id, Batch& batch) {
@@ -185,37 +190,38 @@ void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
 // ---- Up ----
 
 // Takes free slots first, in a batch that waits for nothing. Then fenced slots, behind the work
-// that may still touch them.
-void RotationEngine::load(const Plan& plan, const Budget& budget, Submitted& submitted) {
-  Batch batch = new_batch(Direction::kUp);
-  for (size_t i = 0; i < plan.load.size(); ++i) {
-    const BlockId id = plan.load[i];
-    prefetch_ahead(table_, plan.load, i);
+// that may still touch them, once no eviction of the plan can free another.
+void RotationEngine::load_part(Course& course, Landing landing, const Budget& budget,
+                               bool are_evicted, Submitted& submitted) {
+  Batch& batch = course.batch;
+  while (course.next < course.ids.size()) {
+    const BlockId id = course.ids[course.next];
     const Block* block = table_.find(id);
-    if (block != nullptr && block->is_on_gpu()) continue;
-    if (submitted.up_bytes + block_bytes() > budget.up_bytes) {
-      submitted.loads_left = plan.load.size() - i;
-      break;
+    const bool is_there = block != nullptr && block->is_on_gpu();
+    if (!is_there && submitted.up_bytes + block_bytes() > budget.up_bytes) break;
+    if (!is_there && table_.gpu().free_count() == 0) {
+      if (!batch.blocks.empty() && batch.copies.after == Marks{}) {
+        enqueue(std::move(batch), Urgency::kUrgent, landing, submitted);
+        batch = new_batch(Direction::kUp);
+      }
+      if (!are_evicted) return;
     }
-    if (table_.gpu().free_count() == 0 && !batch.blocks.empty() && batch.copies.after == Marks{}) {
-      enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
-      batch = new_batch(Direction::kUp);
+    prefetch_ahead(table_, course.ids, course.next);
+    if (!is_there) {
+      const BlockTable::Copy copy = table_.begin_load(id, batch.copies.mark, landing, enqueued());
+      if (copy.refusal == Refusal::kNoGpuSlot) break;
+      if (copy.refusal == Refusal::kNone) {
+        add(id, copy, batch);
+        submitted.up_bytes += block_bytes();
+      } else {
+        submitted.refused.emplace_back(id, copy.refusal);
+      }
     }
-    const BlockTable::Copy copy =
-        table_.begin_load(id, batch.copies.mark, plan.landing, enqueued());
-    if (copy.refusal == Refusal::kNoGpuSlot) {
-      submitted.loads_left = plan.load.size() - i;
-      break;
-    }
-    if (copy.refusal != Refusal::kNone) {
-      submitted.refused.emplace_back(id, copy.refusal);
-      continue;
-    }
-    add(id, copy, batch);
-    submitted.up_bytes += block_bytes();
-    enqueue_if_full(batch, Urgency::kUrgent, plan.landing, submitted);
+    ++course.next;
+    if (enqueue_if_full(batch, landing, submitted)) return;
   }
-  enqueue(std::move(batch), Urgency::kUrgent, plan.landing, submitted);
+  submitted.loads_left = course.ids.size() - course.next;
+  end_course(course, landing, submitted);
 }
 
 // ---- Both ----
@@ -247,15 +253,20 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
   under_way_.push_back(std::move(batch));
 }
 
-// Begins the next part of the plan.
-void RotationEngine::enqueue_if_full(Batch& batch, Urgency urgency, Landing landing,
-                                     Submitted& submitted) {
-  if (batch.blocks.size() < batch.blocks_max) return;
+// Begins the next part of the plan: true.
+bool RotationEngine::enqueue_if_full(Batch& batch, Landing landing, Submitted& submitted) {
+  if (batch.blocks.size() < batch.blocks_max) return false;
   const Direction direction = batch.copies.direction;
   const size_t next_max = kPartGrowth * batch.blocks_max;
-  enqueue(std::move(batch), urgency, landing, submitted);
+  enqueue(std::move(batch), Urgency::kUrgent, landing, submitted);
   batch = new_batch(direction);
   batch.blocks_max = next_max;
+  return true;
+}
+
+void RotationEngine::end_course(Course& course, Landing landing, Submitted& submitted) {
+  enqueue(std::move(course.batch), Urgency::kUrgent, landing, submitted);
+  course.is_over = true;
 }
 
 void RotationEngine::end(const Batch& batch, bool ok) {

@@ -181,19 +181,29 @@ class RotationEngine {
     std::vector<BlockId> blocks;
   };
 
+  // One list of a plan, as far as it has been gone through.
+  struct Course {
+    std::span<const BlockId> ids;
+    Batch batch;
+    size_t next = 0;
+    bool is_over = false;
+  };
+
   RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier);
   // Fails after the group's end, and while a remote rank has the open step.
   Status check_order() const;
   Batch new_batch(Direction direction);
   Marks enqueued() const { return {ended_step_, down_mark_, up_mark_}; }
-  void evict(const Plan& plan, const Budget& budget, Submitted& submitted);
-  void load(const Plan& plan, const Budget& budget, Submitted& submitted);
+  void evict_part(Course& course, const Budget& budget, Submitted& submitted);
+  void load_part(Course& course, Landing landing, const Budget& budget, bool are_evicted,
+                 Submitted& submitted);
   void write_through(const Budget& budget, Submitted& submitted);
   Refusal begin_eviction(BlockId id, Batch& batch);
   Refusal add_sync(BlockId id, Batch& batch);
   static void add(BlockId id, const BlockTable::Copy& copy, Batch& batch);
   void enqueue(Batch batch, Urgency urgency, Landing landing, Submitted& submitted);
-  void enqueue_if_full(Batch& batch, Urgency urgency, Landing landing, Submitted& submitted);
+  bool enqueue_if_full(Batch& batch, Landing landing, Submitted& submitted);
+  void end_course(Course& course, Landing landing, Submitted& submitted);
   void end(const Batch& batch, bool ok);
   void land(const Marks& passed);
   void end_failed(size_t rank, const Progress& progress);

@@ -9,25 +9,30 @@ namespace {
 
 using BatchesTest = KvTest;
 
-// Notes how large the copies of each batch are.
+struct Listed {
+  CUstream stream;
+  std::vector<uint64_t> sizes_bytes;
+};
+
+// Notes how large the copies of each batch are, and in which stream.
 class ListingCopier final : public Copier {
  public:
-  ListingCopier(const cuda::Driver& driver, std::vector<std::vector<uint64_t>>& sizes_bytes)
-      : inner_(driver), sizes_bytes_(sizes_bytes) {}
+  ListingCopier(const cuda::Driver& driver, std::vector<Listed>& batches)
+      : inner_(driver), batches_(batches) {}
   Status copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) override {
-    sizes_bytes_.emplace_back();
-    for (const library::Copy& copy : copies) sizes_bytes_.back().push_back(copy.size_bytes);
+    batches_.push_back({stream, {}});
+    for (const library::Copy& copy : copies) batches_.back().sizes_bytes.push_back(copy.size_bytes);
     return inner_.copy(copies, stream, urgency);
   }
 
  private:
   NativeCopier inner_;
-  std::vector<std::vector<uint64_t>>& sizes_bytes_;  // the test's
+  std::vector<Listed>& batches_;  // the test's
 };
 
 // A batch costs its caller by entries: blocks that lie beside each other on both sides are one.
 TEST_F(BatchesTest, NeighboursAreOneCopy) {
-  std::vector<std::vector<uint64_t>> batches;
+  std::vector<Listed> batches;
   open({.order = GpuOrder::kBlockFirst,
         .copier = [&] { return std::make_unique<ListingCopier>(driver(), batches); }});
   std::array<BlockId, 5> blocks;
@@ -47,16 +52,17 @@ TEST_F(BatchesTest, NeighboursAreOneCopy) {
   for (const BlockId id : coming) EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
   read_in_a_step(coming, 6);
   settle();
-  const std::vector<std::vector<uint64_t>> expected = {{3 * block_bytes, block_bytes, block_bytes},
-                                                       {3 * block_bytes, block_bytes}};
-  EXPECT_EQ(batches, expected);
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[0].sizes_bytes,
+            (std::vector<uint64_t>{3 * block_bytes, block_bytes, block_bytes}));
+  EXPECT_EQ(batches[1].sizes_bytes, (std::vector<uint64_t>{3 * block_bytes, block_bytes}));
 }
 
 // The first blocks travel while the caller lists the others. What becomes of a part is told of its
 // blocks alone.
 TEST_F(BatchesTest, ALargePlanGoesInParts) {
   constexpr size_t kBlocks = 80, kFirstPart = 64;  // of 512 KiB, in 512 segments
-  std::vector<std::vector<uint64_t>> batches;
+  std::vector<Listed> batches;
   open({.slots = {kBlocks, kBlocks}, .layers = 512, .copier = [&] {
           return std::make_unique<ListingCopier>(driver(), batches);
         }});
@@ -84,6 +90,82 @@ TEST_F(BatchesTest, ALargePlanGoesInParts) {
   for (const BlockId id : blocks) EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
   read_in_a_step(blocks, 6);
   settle();
+}
+
+unsigned flags_asked = 0;
+
+CUresult note_flags(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes* attributes,
+                    size_t*, size_t, size_t*, CUstream) {
+  flags_asked = attributes->flags;
+  return CUDA_SUCCESS;
+}
+
+// Under `braid run` they pass through the interposer, whose kernels would move them.
+TEST_F(BatchesTest, WhatTheDriverMovesSparesTheMultiprocessors) {
+  cuda::Driver noting = driver();
+  noting.copy_batch = note_flags;
+  const std::array<library::Copy, 2> copies{{{1 << 20, 2 << 20, 64}, {3 << 20, 4 << 20, 64}}};
+  EXPECT_TRUE(NativeCopier(noting).copy(copies, new_stream(), Urgency::kBulk).ok());
+  EXPECT_EQ(flags_asked, static_cast<unsigned>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE));
+}
+
+// Of 80 blocks of 512 segments, the first part has 64.
+class PartsBothWaysTest : public BatchesTest {
+ protected:
+  static constexpr uint32_t kBlocks = 80;
+  static constexpr uint32_t kCopied = 70;
+
+  // Half of the blocks is on the host. The others, which nobody uses any more, are on the GPU; of
+  // these, the last ones of the plan have a copy on the host already.
+  void prepare(uint32_t gpu_slots) {
+    open({.slots = {gpu_slots, 2 * kBlocks}, .layers = 512, .copier = [&] {
+            return std::make_unique<ListingCopier>(driver(), batches_);
+          }});
+    for (BlockId& id : coming_) id = unused_block(6);
+    EXPECT_TRUE(rotation().submit({.evict = coming_}).failure.ok());
+    settle();
+    for (size_t i = kCopied; i < kBlocks; ++i) leaving_[i] = unused_block(7);
+    EXPECT_TRUE(rotation().submit({}).failure.ok());
+    settle();
+    for (size_t i = 0; i < kCopied; ++i) leaving_[i] = unused_block(7);
+    batches_.clear();
+  }
+
+  void expect_exchanged() {
+    for (const BlockId id : coming_) EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+    read_in_a_step(coming_, 6);
+    settle();
+    for (const BlockId id : leaving_) expect_on_host(id, 7);
+  }
+
+  std::vector<Listed> batches_;
+  std::array<BlockId, kBlocks> coming_;
+  std::array<BlockId, kBlocks> leaving_;
+};
+
+// Neither direction of the links waits until the other one's blocks are listed.
+TEST_F(PartsBothWaysTest, EachDirectionBeginsWithItsFirstPart) {
+  prepare(2 * kBlocks);
+  const Submitted submitted = rotation().submit({.evict = leaving_, .load = coming_});
+  EXPECT_TRUE(submitted.failure.ok()) << submitted.failure.message();
+  EXPECT_EQ(submitted.loads_left, 0u);
+  ASSERT_EQ(batches_.size(), 4u);
+  EXPECT_EQ(batches_[0].stream, batches_[2].stream);
+  EXPECT_EQ(batches_[1].stream, batches_[3].stream);
+  EXPECT_NE(batches_[0].stream, batches_[1].stream);
+  expect_exchanged();
+}
+
+// The last evictions free their slots at once, and they too are taken.
+TEST_F(PartsBothWaysTest, LoadsTakeTheSlotsOfEveryEviction) {
+  constexpr uint32_t kFree = 1, kFreed = kBlocks - kCopied;
+  prepare(kBlocks + kFree);
+  const Submitted submitted = rotation().submit({.evict = leaving_, .load = coming_});
+  EXPECT_TRUE(submitted.failure.ok()) << submitted.failure.message();
+  EXPECT_EQ(submitted.loads_left, kBlocks - kFree - kFreed);
+  settle();
+  EXPECT_EQ(rotation().submit({.load = coming_}).loads_left, 0u);
+  expect_exchanged();
 }
 
 }  // namespace

@@ -328,6 +328,8 @@ TEST_F(RotationTest, BadOptionsAreNamed) {
   EXPECT_NE(refusal({8, 8}, {}).find("without a rank"), std::string::npos);
   EXPECT_NE(refusal({8, 0}, {{context(0), 1, stream}}).find("host_slots"), std::string::npos);
   EXPECT_NE(refusal({8, 8}, {{context(0), 1, nullptr}}).find("legacy"), std::string::npos);
+  EXPECT_NE(refusal({8, 8}, {{context(0), 1, CU_STREAM_PER_THREAD}}).find("per-thread"),
+            std::string::npos);
   EXPECT_NE(refusal({8, ~0u}, {{context(0), 1, stream}}).find("the host has"), std::string::npos)
       << "16 TB";
 }

@@ -129,7 +129,12 @@ int braid_kv_apply(braid_kv* kv, int operation, const uint64_t* blocks, size_t c
 }
 
 uint64_t braid_kv_begin_step(braid_kv* kv) {
-  return check(kv) == BRAID_OK ? kv->rotation->begin_step() : 0;
+  uint64_t step = 0;
+  guarded(kv, [&](braid_kv& engine) {
+    step = engine.rotation->begin_step();
+    return BRAID_OK;
+  });
+  return step;
 }
 
 braid_status braid_kv_end_step(braid_kv* kv) {
@@ -193,6 +198,11 @@ braid_status braid_kv_find(braid_kv* kv, uint64_t block, braid_kv_block* found) 
 }
 
 const void* braid_kv_host_block(braid_kv* kv, size_t rank, uint64_t block) {
-  if (check(kv) != BRAID_OK || rank >= kv->rotation->rank_count()) return nullptr;
-  return kv->rotation->host_block(rank, BlockId{block});
+  const void* found = nullptr;
+  guarded(kv, [&](const braid_kv& engine) {
+    if (rank < engine.rotation->rank_count())
+      found = engine.rotation->host_block(rank, BlockId{block});
+    return BRAID_OK;
+  });
+  return found;
 }

@@ -116,5 +116,10 @@ void braid_kv_worker_wait(braid_kv_worker* worker) {
 }
 
 const void* braid_kv_worker_host_block(braid_kv_worker* worker, uint32_t host_slot) {
-  return check(worker) == BRAID_OK ? worker->worker->host_block(host_slot) : nullptr;
+  const void* found = nullptr;
+  guarded(worker, [&](const braid_kv_worker& engine) {
+    found = engine.worker->host_block(host_slot);
+    return BRAID_OK;
+  });
+  return found;
 }

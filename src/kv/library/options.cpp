@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/try.h"
+#include "cuda/scoped_context.h"
 #include "kv/braid_copier.h"
 #include "kv/kernel_copier.h"
 
@@ -38,12 +39,23 @@ Result<std::unique_ptr<Copier>> copier_of(const braid_kv_options& options,
                                           const braid::cuda::Driver& driver) {
   if (options.engine == nullptr) return copier_over_own_link(options, driver);
   if (options.copy_batch == nullptr || options.last_error == nullptr ||
-      options.last_cuda_error == nullptr)
-    return Status::error(
-        "braid_kv_options: an engine without its functions",
-        "Set copy_batch to braid_copy_batch, last_error and last_cuda_error likewise");
+      options.last_cuda_error == nullptr || options.prepare == nullptr)
+    return Status::error("braid_kv_options: an engine without its functions",
+                         "Set copy_batch to braid_copy_batch, and last_error, last_cuda_error and "
+                         "prepare likewise");
   return std::unique_ptr<Copier>(std::make_unique<BraidCopier>(
       BraidCalls{options.engine, options.copy_batch, options.last_error, options.last_cuda_error}));
+}
+
+// Else the first plan would load kernels, and wait for the streams of a context.
+Status prepare(const braid_kv_options& options, const cuda::Driver& driver) {
+  for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count)) {
+    const cuda::ScopedContext scope(driver, rank.context);
+    BRAID_TRY(driver.check(scope.status(), "entering the rank's context"));
+    if (options.prepare(options.engine) != BRAID_OK)
+      return Status::of(BRAID_ERROR_CUDA, options.last_error(), options.last_cuda_error());
+  }
+  return {};
 }
 
 Status start(const braid_kv_options& options, cuda::Driver& driver, Given& given) {
@@ -52,6 +64,7 @@ Status start(const braid_kv_options& options, cuda::Driver& driver, Given& given
   BRAID_TRY(driver.check(driver.cuInit(0), "starting CUDA"));
   BRAID_LET(copier, copier_of(options, driver));
   given.copier = std::move(copier);
+  if (options.engine != nullptr) BRAID_TRY(prepare(options, driver));
   for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
     given.ranks.push_back({rank.context, rank.cache, rank.compute});
   return {};

@@ -92,14 +92,13 @@ class NeoLike final : public Policy {
     const Queue offloaded = in_order(view, RequestState::kRotary, came_first);
     uint64_t held_blocks = 0;
     for (const RequestView* request : offloaded) held_blocks += request->blocks;
-    const auto most_bytes =
-        static_cast<uint64_t>(kCpuAttentionGbps * 1e3 * static_cast<double>(view.step_us));
+    const double most_bytes = kCpuAttentionGbps * 1e3 * static_cast<double>(view.step_us);
     const Queue waiting = in_order(view, RequestState::kWaiting, came_first);
     admit_by_preempting(room, waiting, victims, [&](const RequestView&, const RequestView& victim) {
       const uint64_t held = held_blocks + room.freed_blocks() + victim.freed_blocks;
       const uint64_t saved = room.save_bytes() + victim.save_blocks * view.block_bytes;
       return victim.running_since_us < view.now_us && victim.generated_tokens > 0 &&
-             held * view.block_bytes <= most_bytes &&
+             static_cast<double>(held * view.block_bytes) <= most_bytes &&
              saved <= view.host_free_blocks * view.block_bytes;
     });
     if (room.admitted() == waiting.size()) admit_in_order(room, offloaded);
