@@ -56,7 +56,7 @@ Result<CUdevice> Engine::device_of(CUcontext context) {
 
 void Engine::forget(CUcontext context, ContextRegistry::End how) {
   const cuda::RelaxedCapture relaxed(driver_);
-  stager_.forget_context(context);
+  stager_.forget_context(context, how);
   registry_.forget(context, how);
 }
 

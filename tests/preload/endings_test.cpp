@@ -29,5 +29,21 @@ TEST(Endings, AReleaseWaitsForNobodyWhoRetainsMeanwhile) {
   EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 2u) << statistics;
 }
 
+ChildResult staged(const std::string& scenario) {
+  return with_braid({kEndings, scenario}, {"--pageable", "2"});
+}
+
+TEST(Endings, ADetachmentWaitsForNoStream) {
+  const ChildResult native = natively({kEndings, "a_detachment"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  const auto statistics = only_statistics(staged("a_detachment"));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "staged").calls, 2u) << statistics;
+}
+
+TEST(Endings, ContextsThatGoLeaveNoMemory) {
+  const auto statistics = only_statistics(staged("many_contexts"));
+  EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "staged").calls, 9u) << statistics;
+}
+
 }  // namespace
 }  // namespace braid::test

@@ -75,6 +75,14 @@ void Ring::release() {
   if (is_ours) munmap(memory_, kRingBytes);
 }
 
+// To unregister the memory might wait for a stream that the program holds. The driver takes these
+// addresses for pinned memory until the context has ended, so nobody else may get them.
+void Ring::leave_to_context() {
+  abandon();
+  mmap(memory_, kRingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+       0);
+}
+
 bool Ring::fence(int index, CUstream stream) {
   const auto slot = static_cast<size_t>(index % kSlots);
   in_flight_[slot] = driver_.cuEventRecord(fences_[slot], stream) == CUDA_SUCCESS;

@@ -50,6 +50,9 @@ class Ring {
 
   /// The context is about to end, or has ended: no driver call frees anything there. Any thread.
   void abandon() { is_abandoned_ = true; }
+  /// The same, of an open ring whose transfers have all passed: its pages go back to the system
+  /// with the context.
+  void leave_to_context();
   bool is_abandoned() const { return is_abandoned_; }
 
  private:

@@ -55,7 +55,7 @@ std::shared_ptr<RingPool::Entry> RingPool::choose(CUcontext context, const Strea
   return chosen;
 }
 
-void RingPool::forget_context(CUcontext context) {
+void RingPool::forget_context(CUcontext context, ContextRegistry::End how) {
   Entries ending;
   {
     const std::lock_guard lock(mutex_);
@@ -64,7 +64,15 @@ void RingPool::forget_context(CUcontext context) {
     ending.assign(first, entries_.end());
     entries_.erase(first, entries_.end());
   }
-  retire(std::move(ending));
+  retire(ending);
+  if (how == ContextRegistry::End::kReleased) return;
+  for (const auto& entry : ending) {
+    Ring& ring = entry->ring;
+    if (ring.is_abandoned() || ring.is_broken() || !ring.is_idle())
+      ring.abandon();
+    else
+      ring.leave_to_context();
+  }
 }
 
 void RingPool::close() {
@@ -73,10 +81,10 @@ void RingPool::close() {
     const std::lock_guard lock(mutex_);
     ending.swap(entries_);
   }
-  retire(std::move(ending));
+  retire(ending);
 }
 
-void RingPool::retire(Entries entries) {
+void RingPool::retire(const Entries& entries) {
   const auto deadline = std::chrono::steady_clock::now() + kDrainLimit;
   for (const auto& entry : entries) {
     const std::lock_guard lock(mutex_);

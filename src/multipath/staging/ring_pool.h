@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "multipath/context_registry.h"
 #include "multipath/staging/ring.h"
 #include "multipath/stream_key.h"
 
@@ -48,11 +49,12 @@ class RingPool {
   /// A ring for a copy on `stream` of `context`. The first loan of a ring pins memory.
   Loan borrow(CUcontext context, const StreamKey& stream);
 
-  /// The context is about to end: waits a limited time for the transfers of its rings, then frees
-  /// the rings. Abandons a ring on loan.
-  void forget_context(CUcontext context);
+  /// The context is about to end: waits a limited time for the transfers of its rings. Then frees
+  /// the rings if the context lives until another owner has released it. Otherwise they end with
+  /// it: to free them might wait for the program. Abandons a ring on loan.
+  void forget_context(CUcontext context, ContextRegistry::End how);
 
-  /// forget_context for every context.
+  /// Frees the rings of every context, likewise.
   void close();
 
  private:
@@ -65,7 +67,7 @@ class RingPool {
   using Entries = std::vector<std::shared_ptr<Entry>>;
 
   std::shared_ptr<Entry> choose(CUcontext context, const StreamKey& stream, bool& is_new);
-  void retire(Entries entries);
+  void retire(const Entries& entries);
 
   const cuda::Driver& driver_;
   std::mutex mutex_;  // guards the list and the loans; nothing blocks under it

@@ -226,7 +226,9 @@ CUresult Stager::finish_natively(Ring& ring, const Batch& rest) const {
   return result;
 }
 
-void Stager::forget_context(CUcontext context) { rings_.forget_context(context); }
+void Stager::forget_context(CUcontext context, ContextRegistry::End how) {
+  rings_.forget_context(context, how);
+}
 
 void Stager::close() { rings_.close(); }
 

@@ -51,8 +51,8 @@ class Stager {
   /// no byte has moved. May wait, and the first time in a context allocate.
   std::optional<Staged> copy(const Batch& copy, bool is_synchronous);
 
-  /// Call it before the context ends: braid frees everything there.
-  void forget_context(CUcontext context);
+  /// Call it before the context ends.
+  void forget_context(CUcontext context, ContextRegistry::End how);
 
   /// No copy may be under way.
   void close();

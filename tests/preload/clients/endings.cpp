@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -196,13 +197,66 @@ int a_hold() {
   return 0;
 }
 
+// So large that braid would stage it.
+void copy_pageable_and_look(uint64_t seed) {
+  std::vector<uint8_t> host(kSizeBytes), got(kSizeBytes);
+  Random(seed).fill(host.data(), kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host.data()), kSizeBytes);
+  read_in_pieces(got.data(), device, kSizeBytes);
+  require(got == host, "wrong bytes");
+}
+
+// One of two users of a context lets it go, while a stream there is held that it will release next.
+int a_detachment() {
+  uint32_t* word = new_word();
+  CUcontext made = nullptr, attached = nullptr;
+  call("cuCtxCreate_v2", &made, static_cast<unsigned>(CU_CTX_SCHED_AUTO), CUdevice{0});
+  call("cuCtxAttach", &attached, 0u);
+  copy_pageable_and_look(8);
+  const CUstream held = new_stream_behind(word);
+  {
+    const Watchdog watchdog("it waits for the stream");
+    call("cuCtxDetach", made);
+  }
+  std::atomic_ref(*word).store(1);
+  call("cuStreamSynchronize", held);
+  copy_pageable_and_look(9);
+  call("cuCtxDestroy_v2", made);
+  return 0;
+}
+
+size_t resident_bytes() {
+  size_t all = 0, resident = 0;
+  FILE* about = std::fopen("/proc/self/statm", "r");
+  require(about != nullptr && std::fscanf(about, "%zu %zu", &all, &resident) == 2, "no statm");
+  std::fclose(about);
+  return resident * 4096;
+}
+
+// What braid keeps for the copies of a context goes when the context goes.
+int many_contexts() {
+  use_gpu(0);
+  size_t before = 0;
+  for (uint64_t round = 0; round < 9; ++round) {
+    CUcontext made = nullptr;
+    call("cuCtxCreate_v2", &made, static_cast<unsigned>(CU_CTX_SCHED_AUTO), CUdevice{0});
+    copy_pageable_and_look(round);
+    call("cuCtxDestroy_v2", made);
+    if (round == 0) before = resident_bytes();
+  }
+  const size_t after = resident_bytes();
+  std::fprintf(stdout, "%zu MiB more\n", (after - std::min(after, before)) >> 20);
+  require(after < before + 4 * kSizeBytes, "memory of contexts that have gone is left");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)()> scenarios = {
-      {"a_thread", a_thread},
-      {"a_context", a_context},
-      {"a_hold", a_hold},
+      {"a_thread", a_thread},         {"a_context", a_context},         {"a_hold", a_hold},
+      {"a_detachment", a_detachment}, {"many_contexts", many_contexts},
   };
   require(use_lookup("dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
