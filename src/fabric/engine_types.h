@@ -26,8 +26,9 @@ struct EngineOptions {
   uint32_t credits = 16;  ///< messages that one peer may have on their way to this engine
   size_t peers_max = 1024;
   size_t newcomers_max = 64;  ///< peers that have said hello, and have not answered our Welcome yet
-  size_t queued_max =
-      1 << 14;  ///< messages waiting for one peer, which may ask without reading answers
+  static constexpr size_t kQueuedMax = 1 << 14;
+  /// Messages waiting for one peer, which may ask without reading answers.
+  size_t queued_max = kQueuedMax;
   size_t remembered_max = 1 << 16;  ///< ranges of revoked grants that one peer makes it remember
   uint64_t handshake_ns = 5'000'000'000;  ///< the newcomers' time to answer
   uint64_t farewell_ns = 5'000'000'000;   ///< for postings to a disconnected peer to end

@@ -6,6 +6,10 @@
 #include "fabric/engine.h"
 
 namespace braid::fabric {
+
+// All that wait for a peer may overtake one that a silent rail holds.
+static_assert(ReplayWindow::kMessages > EngineOptions::kQueuedMax);
+
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   const Peer* peer = find_live(id);
   if (peer == nullptr || peer->failure == PeerFailure::kEnded) return;

@@ -114,6 +114,32 @@ TEST(Lies, WhoAsksWithoutEndAndTakesNoAnswerIsGivenUp) {
   EXPECT_EQ(owner.engine->peer_failure(peer).value(), PeerFailure::kTooMuch);
 }
 
+/// As when one of two rails is silent for a while.
+TEST(Lies, AMessageThatManyOvertakeIsTakenOnce) {
+  SmallNet net;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  ASSERT_TRUE(liar.shake_hands(net));
+  net.run(1'000);
+  (void)liar.look();  // its greetings have gone
+  const auto deliver = [&](const Message& message) {
+    const uint64_t sent = liar.sent;
+    liar.send(message);
+    ASSERT_TRUE(net.run(1'000, [&] {
+      liar.look();
+      return liar.sent > sent;
+    }));
+  };
+  const Message late = liar.next(Data{{std::byte{9}}});
+  for (size_t i = 0; i < net.options.queued_max; ++i) deliver(liar.next(Beat{}));
+  for (int i = 0; i < 2; ++i) deliver(late);
+  const auto received = owner.engine->receive();
+  ASSERT_TRUE(received) << "it is lost";
+  EXPECT_EQ(received->payload, std::vector{std::byte{9}});
+  EXPECT_FALSE(owner.engine->receive());
+  EXPECT_EQ(owner.engine->statistics().replayed, 1u);
+}
+
 /// Somebody recorded this from version 1; it is answered in version 1.
 TEST(Lies, TheVersionBeforeIsSpokenToWhoeverSpeaksIt) {
   SmallNet net;

@@ -10,6 +10,10 @@ namespace braid::fabric {
 
 class ReplayWindow {
  public:
+  /// A message that as many later ones overtake is lost, so it is more than wait on one rail while
+  /// another one delivers. 4 KiB for each peer.
+  static constexpr uint64_t kMessages = 1 << 15;
+
   /// Sequences count from 1. False: this one has come, or is too old to tell.
   bool accept(uint64_t sequence) {
     if (sequence == 0 || sequence + kMessages <= newest_) return false;
@@ -25,7 +29,6 @@ class ReplayWindow {
   }
 
  private:
-  static constexpr uint64_t kMessages = 1024;
   std::bitset<kMessages> seen_;
   uint64_t newest_ = 0;
 };
