@@ -20,7 +20,8 @@ Result<std::unique_ptr<Lease>> Lease::take(
       return std::unique_ptr<Lease>(new Lease(std::move(store), name, value));  // owner: the caller
   }
   return Status::error("another engine of the cluster has the name '" + name + "'",
-                       "Choose another name");
+                       "Choose another name. The name of a host that is down is free after " +
+                           std::to_string(kLeaseMs / 1000) + " s");
 }
 
 Lease::Lease(std::unique_ptr<Store> store, std::string name, std::string value)

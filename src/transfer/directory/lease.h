@@ -16,7 +16,7 @@ namespace braid::transfer {
 
 class Lease {
  public:
-  /// `is_alive(value)`: whether the engine that holds the name still answers at `value`; if it does
+  /// `is_alive(value)`: whether the engine that holds the name still lives at `value`; if it does
   /// not, this engine takes the name. An error: another engine has the name, or the store does not
   /// answer.
   static Result<std::unique_ptr<Lease>> take(

@@ -129,12 +129,16 @@ Service::~Service() {
   thread_.join();
 }
 
-/// Takes the name in the store, if need be from an engine that does not answer any more.
+/// Takes the name in the store, if need be from an engine that has ended.
 Status Service::take_name(const std::string& name) {
   BRAID_LET(store, open_store(store_));
   const auto is_alive = [this](const std::string& value) {
     const Result<Name> other = parse_name(value);
-    return other.ok() && resolve(other.value(), {}, secret_, monotonic_after_ns(1'000'000)).ok();
+    if (!other.ok()) return false;
+    const auto answer = resolve(other.value(), {}, secret_, monotonic_after_ns(1'000'000));
+    // An engine that is stopped, or has another secret or version, lives.
+    const Cause wrong = cause_of(answer.status());
+    return answer.ok() || (wrong != Cause::kNoSegment && wrong != Cause::kPeerLost);
   };
   BRAID_LET(lease, Lease::take(std::move(store), name, this->name(), is_alive));
   lease_ = std::move(lease);
