@@ -1,5 +1,6 @@
 // What every store does, by the real servers; and what becomes of servers that are none.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <optional>
 
@@ -179,7 +180,26 @@ TEST(StoreLies, OfRedisAreErrors) {
                               {"a status", "+OK\r\n"},
                               {"too long", "$400000000\r\n", std::string(4096, 'x')},
                               {"slow", "$1000\r\n", "x"},
+                              {"a long list", "*1000000\r\n", ":1\r\n:1\r\n:1\r\n:1\r\n"},
+                              {"a set", "~2\r\n:1\r\n:1\r\n"},
                               {"an error", "-LOADING \x1b[31m" + std::string(5000, 'x') + "\r\n"}});
+}
+
+/// Whose end never comes, or which needs more memory than there is.
+TEST(StoreLies, AListTakesNoMemory) {
+  const auto used_bytes = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss << 10;
+  };
+  const auto before = used_bytes();
+  for (const char* head : {"*20000000\r\n", "*1\r\n*2000000000\r\n"}) {
+    std::string numbers;
+    for (int i = 0; i < 10'000; ++i) numbers += ":1\r\n";
+    const Liar liar(head, numbers);
+    EXPECT_FALSE(open_store("redis://127.0.0.1:" + liar.port()).value()->get("a").ok());
+  }
+  EXPECT_LT(used_bytes() - before, 16 << 20);
 }
 
 TEST(StoreUrls, ThatAreNoneAreRefused) {

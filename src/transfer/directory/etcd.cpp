@@ -3,7 +3,9 @@
 // costs etcd no write to its disk: the lease is kept alive, and the record is read.
 #include <sodium.h>
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -66,8 +68,8 @@ class Etcd final : public Store {
  public:
   Etcd(HostAndPort at, std::unique_ptr<Http> http) : at_(std::move(at)), http_(std::move(http)) {}
 
-  Result<std::string> get(const std::string& name) override {
-    begin();
+  Result<std::string> get(const std::string& name, uint64_t end_ns) override {
+    begin(end_ns);
     return range(name);
   }
   Result<bool> put(const std::string& name, const std::string& before,
@@ -93,7 +95,9 @@ class Etcd final : public Store {
   static std::string key_of(const std::string& name) { return to_base64(kPrefix + name); }
 
   /// Begins a call of the interface, which may ask several questions within one limit.
-  void begin() { end_ns_ = monotonic_after_ns(kStoreLimitMs * 1000); }
+  void begin(uint64_t end_ns = std::numeric_limits<uint64_t>::max()) {
+    end_ns_ = std::min(end_ns, monotonic_after_ns(kStoreLimitMs * 1000));
+  }
 
   Result<std::string> range(const std::string& name) {
     BRAID_LET(answer, ask("/v3/kv/range", {{"key", key_of(name)}}));

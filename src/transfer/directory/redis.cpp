@@ -1,6 +1,9 @@
 // A Store on Redis. A record is a key that expires; a script compares and sets at once.
 #include <hiredis/hiredis.h>
 
+#include <algorithm>
+#include <limits>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -32,9 +35,10 @@ struct Reply {
   const redisReply* operator->() const { return &**this; }
 };
 
+/// At least 1 ms: sockets take 0 as no limit.
 timeval left_until(uint64_t end_ns) {
   const uint64_t now_ns = monotonic_ns();
-  const uint64_t left_us = end_ns > now_ns ? (end_ns - now_ns) / 1000 : 0;
+  const uint64_t left_us = std::max<uint64_t>(1000, end_ns > now_ns ? (end_ns - now_ns) / 1000 : 0);
   return {static_cast<time_t>(left_us / 1'000'000), static_cast<suseconds_t>(left_us % 1'000'000)};
 }
 
@@ -42,8 +46,8 @@ class Redis final : public Store {
  public:
   explicit Redis(HostAndPort at) : at_(std::move(at)) {}
 
-  Result<std::string> get(const std::string& name) override {
-    BRAID_LET(reply, ask({"GET", kPrefix + name}));
+  Result<std::string> get(const std::string& name, uint64_t end_ns) override {
+    BRAID_LET(reply, ask({"GET", kPrefix + name}, end_ns));
     if (reply->type == REDIS_REPLY_NIL) return std::string();
     if (reply->type != REDIS_REPLY_STRING) return what_is_this();
     return std::string(reply->str, reply->len);
@@ -66,8 +70,9 @@ class Redis final : public Store {
     if (context_ != nullptr && context_->err == 0) return {};
     return give_up(context_ == nullptr ? "out of memory" : context_->errstr);
   }
-  Result<Reply> ask(const std::vector<std::string>& words) {
-    const uint64_t end_ns = monotonic_after_ns(kStoreLimitMs * 1000);
+  Result<Reply> ask(const std::vector<std::string>& words,
+                    uint64_t limit_ns = std::numeric_limits<uint64_t>::max()) {
+    const uint64_t end_ns = std::min(limit_ns, monotonic_after_ns(kStoreLimitMs * 1000));
     BRAID_TRY(connect(end_ns));
     std::vector<const char*> texts;
     std::vector<size_t> sizes;
@@ -87,7 +92,14 @@ class Redis final : public Store {
   }
   /// Reads one reply, piece by piece. It gives up on a server that trickles or sends without end.
   Result<Reply> read(uint64_t end_ns) {
+    size_t read_bytes = context_->reader->len;  // all of it: hiredis drops what it has parsed
     for (;;) {
+      // A few bytes that announce a list make hiredis allocate gigabytes.
+      const redisReader& reader = *context_->reader;
+      constexpr std::string_view kAsked = "$:+-_";
+      if (reader.ridx < 0 && reader.len > reader.pos &&
+          kAsked.find(reader.buf[reader.pos]) == std::string_view::npos)
+        return what_is_this();
       void* reply = nullptr;
       if (redisGetReplyFromReader(context_.get(), &reply) != REDIS_OK)
         return give_up(context_->errstr);
@@ -96,10 +108,12 @@ class Redis final : public Store {
         if (got->type != REDIS_REPLY_ERROR) return got;
         return give_up(std::string(got->str, got->len));
       }
-      if (context_->reader->len > kStoreAnswerBytesMax) return give_up("its answer is too long");
+      if (read_bytes > kStoreAnswerBytesMax) return give_up("its answer is too long");
       if (monotonic_ns() >= end_ns) return give_up("its answer takes too long");
       redisSetTimeout(context_.get(), left_until(end_ns));
+      const size_t before_bytes = reader.len;
       if (redisBufferRead(context_.get()) != REDIS_OK) return give_up(context_->errstr);
+      read_bytes += reader.len - before_bytes;
     }
   }
   /// Closes the connection: bytes that still come would be taken for the answer to the next

@@ -10,13 +10,14 @@
 namespace braid::transfer {
 namespace {
 
-Result<Name> look_up(const std::string& name, const std::string& url) {
+Result<Name> look_up(const std::string& name, const std::string& url, uint64_t end_ns) {
   BRAID_LET(store, open_store(url));
-  BRAID_LET(value, store->get(name));
+  BRAID_LET(value, store->get(name, end_ns));
   if (value.empty())
     return failure(Cause::kNoSegment, "no engine of this host or of the cluster has this name");
-  BRAID_LET(kept, parse_name(value));
-  if (kept.is_bare() || kept.incarnation == Incarnation{})
+  // Whatever is wrong with it, nobody who reads this has written it.
+  Result<Name> kept = parse_name(value);
+  if (!kept.ok() || kept.value().is_bare() || kept.value().incarnation == Incarnation{})
     return failure(Cause::kNoSegment, "the store's record of it is no address of an engine");
   return kept;
 }
@@ -68,15 +69,15 @@ Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns) {
   return connect_to_path(folder + "/" + name.text, end_ns);
 }
 
-Result<Name> find_engine(const Name& name, const std::string& store) {
+Result<Name> find_engine(const Name& name, const std::string& store, uint64_t end_ns) {
   if (!name.is_bare() || store.empty()) return name;
   // A host without a folder for sockets has no engine with a name, but the cluster may have it.
   const Result<std::string> folder = socket_folder();
-  if (!folder.ok()) return look_up(name.text, store);
+  if (!folder.ok()) return look_up(name.text, store, end_ns);
   const Result<bool> is_here = is_listened_at(folder.value() + "/" + name.text);
   const bool is_unseen = !is_here.ok() && cause_of(is_here.status()) == Cause::kTooMuch;
   if (is_unseen || (is_here.ok() && is_here.value())) return name;
-  return look_up(name.text, store);
+  return look_up(name.text, store, end_ns);
 }
 
 Result<Description> resolve(const Name& name, const std::string& store,
@@ -84,7 +85,7 @@ Result<Description> resolve(const Name& name, const std::string& store,
   const auto because = [&](const Status& status) {
     return failure(cause_of(status), "segment '" + name.text + "': " + status.message());
   };
-  const Result<Name> found = find_engine(name, store);
+  const Result<Name> found = find_engine(name, store, end_ns);
   if (!found.ok()) return because(found.status());
   const Name& at = found.value();
   Result<Descriptor> socket = connect_to_engine(at, end_ns);

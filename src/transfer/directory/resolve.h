@@ -18,7 +18,7 @@ Result<Description> resolve(const Name& name, const std::string& store,
                             const fabric::Secret& secret, uint64_t end_ns);
 
 /// Where an engine of this name listens: the name itself, or the store's record of it.
-Result<Name> find_engine(const Name& name, const std::string& store);
+Result<Name> find_engine(const Name& name, const std::string& store, uint64_t end_ns);
 Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns);
 
 }  // namespace braid::transfer

@@ -3,11 +3,13 @@
 // right: the process that is found there is asked, and its incarnation must be the one in the
 // record. So a store that lies can misdirect but not authorise.
 //
-// Calls block for kStoreLimitMs at most. One thread at a time.
+// Calls block for kStoreLimitMs at most, or until the earlier limit that they are given. One thread
+// at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -26,8 +28,11 @@ inline constexpr size_t kStoreAnswerBytesMax = 64 << 10;
 class Store {
  public:
   virtual ~Store() = default;
-  /// The value that is kept under the name; empty: none.
-  virtual Result<std::string> get(const std::string& name) = 0;
+  /// The value that is kept under the name; empty: none. `end_ns` of CLOCK_MONOTONIC.
+  virtual Result<std::string> get(const std::string& name, uint64_t end_ns) = 0;
+  Result<std::string> get(const std::string& name) {
+    return get(name, std::numeric_limits<uint64_t>::max());
+  }
   /// Keeps `value` for kLeaseMs if the value is `before` now (empty: if there is none). False:
   /// there is another value.
   virtual Result<bool> put(const std::string& name, const std::string& before,
