@@ -3,6 +3,8 @@
 // file ends. Not synchronised; nothing blocks.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +34,14 @@ class FileJobs {
   virtual bool arm() = 0;
   virtual size_t under_way() const = 0;
 };
+
+/// Whether this process may write a file up to there (`ulimit -f`). Who starts a job that writes
+/// asks first: the kernel ends a process that tries, by SIGXFSZ.
+inline bool is_within_file_limit(uint64_t end_bytes) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+         end_bytes <= limit.rlim_cur;
+}
 
 /// Null: the kernel refuses io_uring here.
 std::unique_ptr<FileJobs> open_ring();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/thread.h"
 #include "transfer/file_jobs.h"
 
 namespace braid::transfer {
@@ -56,7 +57,7 @@ class Threads final : public FileJobs {
       const std::lock_guard lock(mutex_);
       waiting_.push_back(std::move(job));
     }
-    if (threads_.size() < kThreads) threads_.emplace_back([this] { work(); });
+    if (threads_.size() < kThreads) threads_.push_back(fabric::start_thread([this] { work(); }));
     changed_.notify_one();
   }
 

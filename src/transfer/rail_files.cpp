@@ -177,7 +177,10 @@ void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
                          write.offset_bytes <= link.stage->bytes().size() &&
                          write.size_bytes <= link.stage->bytes().size() - write.offset_bytes &&
                          write.size_bytes > 0 && write.position < uint64_t{1} << 62;
-  if (!is_within) wrong = Cause::kOutside;
+  if (!is_within)
+    wrong = Cause::kOutside;
+  else if (wrong == Cause::kNone && !is_within_file_limit(write.position + write.size_bytes))
+    wrong = Cause::kFileError;
   if (wrong != Cause::kNone) return send(id, FileWritten{write.id, wrong});
   ++link.file_writes;
   const auto done = [this, id, stage = link.stage, answer = write.id](Cause cause) {

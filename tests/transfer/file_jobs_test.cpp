@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -90,6 +91,21 @@ TEST_P(FileJobsTest, AFileThatMayNotBeWrittenIsAnError) {
   start(true, bytes, 0, cause);
   wait();
   EXPECT_EQ(cause, Cause::kFileError);
+}
+
+/// They belong to the program's threads, and the first one of another would end it here.
+TEST_P(FileJobsTest, NoSignalOfTheProgramComesToItsThreads) {
+  std::vector<std::byte> bytes(100);
+  Cause written = Cause::kPathFailed;
+  start(true, bytes, 0, written);
+  wait();
+  sigset_t one{};
+  sigemptyset(&one);
+  sigaddset(&one, SIGUSR1);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &one, nullptr), 0);
+  ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
+  const timespec limit{10, 0};
+  EXPECT_EQ(sigtimedwait(&one, nullptr, &limit), SIGUSR1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FileJobsTest, testing::Bool(), [](const auto& is_ring) {

@@ -1,6 +1,7 @@
 // Files of exported folders, of this process and of another one: every byte at its place, exact
 // counts, and nothing outside of the folder.
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -228,6 +229,29 @@ TEST_F(TransferOwnFiles, AreReadAndWrittenWithoutANetwork) {
   EXPECT_EQ(run(Transfer::Operation::kRead, bytes + kBytes, kBytes - 5), TransferCause::kDone);
   EXPECT_EQ(wrong_at({bytes + kBytes, kBytes - 5}, 4), std::nullopt);
   EXPECT_EQ(run(Transfer::Operation::kRead, bytes + kBytes, kBytes), TransferCause::kOutside);
+}
+
+/// Where the kernel would end the process that writes.
+TEST_F(TransferOwnFiles, BeyondTheLimitOfFilesAWriteIsAnErrorAndNoMore) {
+  auto transfer = Transfer::open({}).value();
+  ASSERT_TRUE(transfer.export_folder("store", (root / "out").string(), {true, true}).ok());
+  const auto own = transfer.open_segment(transfer.name().value(), 10s).value();
+  const auto file = transfer.open_file(own, "store/kv", {true, true}, 10s).value();
+  const auto memory = transfer.allocate_memory(kBytes, {}).value();
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{1 << 20, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto write = [&](uint64_t at, size_t size) {
+    const Transfer::Request one{file, Transfer::Operation::kWrite, memory.memory, at, size};
+    const auto batch = transfer.submit({one}).value();
+    EXPECT_TRUE(transfer.wait(batch, 20s).value());
+    return transfer.outcomes(batch).value().front().cause;
+  };
+  EXPECT_EQ(write(1 << 20, 4096), TransferCause::kFileError);
+  EXPECT_EQ(write((1 << 20) - 4096, 4097), TransferCause::kFileError);
+  EXPECT_EQ(write((1 << 20) - 4096, 4096), TransferCause::kDone);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 }  // namespace
