@@ -2,11 +2,15 @@
 // hold nobody up.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "base/clock.h"
@@ -53,6 +57,31 @@ TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
   owner.join();
   ASSERT_TRUE(found.ok()) << found.status().message();
   EXPECT_EQ(found.value().name, "prefill-0");
+}
+
+/// As multiprocessing has them: forked, without exec.
+TEST(TransferDirectory, AChildKeepsNoAddressOfItsParent) {
+  const std::string folder = testing::TempDir() + "/braid-child-" + std::to_string(getpid());
+  setenv("BRAID_RUNTIME_DIR", folder.c_str(), 1);
+  const auto open_at = [](uint16_t port) {
+    return DirectoryServer::open({"127.0.0.1", port}, "prefill-0", {},
+                                 {{1, 1}, [] { return Description(); }, [] { return ""; }});
+  };
+  auto server = open_at(0);
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) raise(SIGSTOP);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, WUNTRACED), child) << "once it runs";
+  const uint16_t port = server.value()->at().port;
+  server.value().reset();
+  const auto again = open_at(port);
+  EXPECT_TRUE(again.ok()) << again.status().message();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  std::filesystem::remove_all(folder);
 }
 
 std::string some_report() { return "{\"some\": \"report\"}"; }

@@ -1,10 +1,12 @@
 #include "transfer/directory/server.h"
 
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <limits>
 #include <utility>
@@ -13,6 +15,30 @@
 #include "transfer/directory/live_report.h"
 
 namespace braid::transfer {
+namespace {
+
+/// The listeners of this process, which forked children close: the address would be taken for as
+/// long as a child lives. One more than a descriptor; 0: none. Children keep those that find no
+/// place here.
+constinit std::array<std::atomic<int>, 64> listeners{};
+
+void replace_listener(int before, int after) {
+  for (auto& place : listeners)
+    if (int expected = before; place.compare_exchange_strong(expected, after)) return;
+}
+
+void close_listeners_in_child() noexcept {
+  for (auto& place : listeners)
+    if (const int listener = place.exchange(0); listener != 0) close(listener - 1);
+}
+
+void close_in_children(const Descriptor& listener) {
+  static const int watched = pthread_atfork(nullptr, nullptr, close_listeners_in_child);
+  (void)watched;
+  replace_listener(0, listener.get() + 1);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort& at,
                                                                const std::string& name,
@@ -23,6 +49,7 @@ Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort
   server->at_ = at;
   BRAID_LET(tcp, listen_at(at, server->at_.port));
   server->tcp_ = std::move(tcp);
+  close_in_children(server->tcp_);
   server->events_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
   server->watch(server->tcp_.get(), EPOLLIN, true);
   if (name.empty()) return server;
@@ -31,11 +58,14 @@ Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort
   BRAID_LET(unix_socket, listen_at_path(folder + "/" + name));
   server->path_ = folder + "/" + name;
   server->unix_ = std::move(unix_socket);
+  close_in_children(server->unix_);
   server->watch(server->unix_.get(), EPOLLIN, true);
   return server;
 }
 
 DirectoryServer::~DirectoryServer() {
+  for (const Descriptor* each : {&tcp_, &unix_})
+    if (each->is_open()) replace_listener(each->get() + 1, 0);
   if (!path_.empty()) unlink(path_.c_str());
 }
 
