@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "base/try.h"
+#include "cuda/relaxed_capture.h"
 
 namespace braid::cuda {
 
@@ -19,6 +20,9 @@ Status RegisteredMemory::map(const std::string& what) {
       mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return Status::error("no memory for " + what);
   data_ = pages;
+  // GPUs write these pages, which must stay the parent's after a fork. A child that looks at a word
+  // reads 0.
+  madvise(data_, size_bytes_, MADV_WIPEONFORK);
   BRAID_TRY(driver_.check(
       driver_.cuMemHostRegister(data_, size_bytes_,
                                 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
@@ -31,10 +35,15 @@ Status RegisteredMemory::map(const std::string& what) {
   return {};
 }
 
+// What the driver keeps registered stays mapped: other memory that came to these addresses would be
+// taken for it, and copied to and from pages that are gone.
 RegisteredMemory::~RegisteredMemory() {
-  if (abandoned_) return;
-  if (registered_) driver_.cuMemHostUnregister(data_);
-  if (data_ != nullptr) munmap(data_, size_bytes_);
+  if (abandoned_ || data_ == nullptr) return;
+  if (registered_) {
+    const RelaxedCapture relaxed(driver_);
+    if (driver_.cuMemHostUnregister(data_) != CUDA_SUCCESS) return;
+  }
+  munmap(data_, size_bytes_);
 }
 
 }  // namespace braid::cuda

@@ -1,6 +1,6 @@
 // Host memory of braid that GPUs read and write at its own address. It is mapped here and
 // registered with the driver, not allocated by it. So it outlives the driver when the process
-// exits, and a late kernel always finds its pages.
+// exits, and a late kernel always finds its pages. In a forked child it is there and zero.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,9 @@ class RegisteredMemory {
   /// errors.
   static Result<std::unique_ptr<RegisteredMemory>> open(const Driver& driver, uint64_t size_bytes,
                                                         const std::string& what);
-  ~RegisteredMemory();  ///< in the context where it was registered, or in any while that lives
+  /// In the context where it was registered, or in any while that lives. If the driver refuses to
+  /// unregister the memory, the pages stay mapped for ever.
+  ~RegisteredMemory();
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 

@@ -19,6 +19,8 @@ Status Ring::open() {
   if (memory == MAP_FAILED) return Status::error("no memory for staging pageable copies");
   memory_ = static_cast<uint8_t*>(memory);
   madvise(memory_, kRingBytes, MADV_HUGEPAGE);  // fewer pages to pin; without them it works too
+  // GPUs use these pages, which must stay the parent's after a fork. No child looks at them.
+  madvise(memory_, kRingBytes, MADV_DONTFORK);
   const Status status = pin();
   is_broken_ = !status.ok();
   if (is_broken_) release();
