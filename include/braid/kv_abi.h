@@ -54,6 +54,10 @@
  * Threads: one thread at a time may use a braid_kv. Fork: in a child process every call fails and
  * says so, and closing does nothing; the child may open its own.
  *
+ * Graphs: any thread may record one meanwhile, in any mode. A step may launch graphs, but a compute
+ * stream must not record one during braid_kv_create, a REOPEN, braid_kv_submit and
+ * braid_kv_end_step, which put events into it.
+ *
  * Units: sizes are bytes. Budgets and byte counts are of all ranks together. Source: SuperInfer
  * section 4.3 (DuplexKV); docs/kv.md.
  */
