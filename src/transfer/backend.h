@@ -73,11 +73,7 @@ class Backend {
 
   /// When `step` must be called even if nothing arrives.
   virtual uint64_t next_deadline_ns() const = 0;
-  /// Readable once something has arrived.
-  virtual std::vector<int> wait_descriptors() = 0;
-  /// Some arrivals make no descriptor readable: call `step` now and then.
-  virtual bool has_to_be_asked() const = 0;
-  /// True: every arrival from now on makes a descriptor readable. False: step first.
+  /// True: every arrival from now on makes a descriptor of the engine readable. False: step first.
   virtual bool arm() = 0;
 };
 

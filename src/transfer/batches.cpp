@@ -130,7 +130,7 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   const bool is_copy = peer.is_self ? !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu)
                                     : peer.is_here && is_here_on_gpu && is_there_on_gpu;
   if (is_copy) spec.slice_bytes_min = kCopyBytesMin;
-  if (segment->file != 0) spec.borders.alignment_bytes = kFileAlignment;
+  if (segment->file != 0) spec.alignment_bytes = kFileAlignment;
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;
   spec.deadline_ns = request.deadline_ns;

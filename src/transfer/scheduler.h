@@ -109,9 +109,9 @@ struct RequestSpec {
   uint32_t ways = 0;    ///< of `add_ways`
   uint32_t source = 0;  ///< its submitter, as a batch or a thread: sources of a peer take turns
   uint64_t address = 0;
-  Borders borders;
+  uint64_t alignment_bytes = 1;  ///< of where slices begin in it: 4,096 for O_DIRECT
   uint64_t deadline_ns = kNever;
-  bool is_whole = false;         ///< it goes as one slice, without borders
+  bool is_whole = false;         ///< it goes as one slice
   uint64_t slice_bytes_min = 0;  ///< raises the minimum of SliceRules and of the paths
 };
 

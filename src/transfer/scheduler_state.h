@@ -116,7 +116,7 @@ struct Scheduler::Open {
 
 struct Scheduler::Request {
   Request(RequestSpec&& given, const SliceRules& rules)
-      : slicer(given.size_bytes, std::move(given.borders), rules), spec(std::move(given)) {}
+      : slicer(given.size_bytes, given.alignment_bytes, rules), spec(std::move(given)) {}
 
   Slicer slicer;
   RequestSpec spec;

@@ -115,11 +115,7 @@ void World::submit() {
   spec.ways = ways_[region.way];
   spec.source = static_cast<uint32_t>(random_.below(3));
   spec.deadline_ns = region.deadline_ns;
-  if (random_.chance(0.2)) {
-    for (uint64_t border = 0; border < region.size_bytes;)
-      spec.borders.at.push_back(border += random_.between(1, 9000));
-    spec.borders.alignment_bytes = uint64_t{1} << random_.below(10);
-  }
+  if (random_.chance(0.2)) spec.alignment_bytes = uint64_t{1} << random_.below(10);
   ++counts_.requests;
   region_of_[spec.id] = static_cast<size_t>(free - regions_.begin());
   trace("request " + std::to_string(spec.id) + " of " + std::to_string(spec.size_bytes));

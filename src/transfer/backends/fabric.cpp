@@ -358,7 +358,7 @@ uint64_t FabricBackend::next_deadline_ns() const {
   return next_ns;
 }
 
-std::vector<int> FabricBackend::wait_descriptors() {
+std::vector<int> FabricBackend::wait_descriptors() const {
   std::vector<int> all;
   for (const auto& rail : rails_)
     for (const int descriptor : rail->wait_descriptors()) all.push_back(descriptor);

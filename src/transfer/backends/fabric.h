@@ -31,7 +31,6 @@ namespace braid::transfer {
 struct FabricStatistics {
   uint64_t dials = 0;
   uint64_t links_lost = 0;
-  uint64_t fences = 0;
   uint64_t notifications_sent = 0;
   uint64_t notifications_received = 0;
 };
@@ -85,9 +84,11 @@ class FabricBackend final : public Backend {
   void push();
   std::vector<BackendEvent> take_events() override { return std::exchange(events_, {}); }
   uint64_t next_deadline_ns() const override;
-  std::vector<int> wait_descriptors() override;
-  bool has_to_be_asked() const override;
   bool arm() override;
+  /// Readable once something has arrived.
+  std::vector<int> wait_descriptors() const;
+  /// Some arrivals make no descriptor readable: call `step` now and then.
+  bool has_to_be_asked() const;
 
   bool is_up(uint32_t way) const;
   /// The number of the latest link of the way that was up; 0: none was.

@@ -9,7 +9,6 @@ void FabricBackend::fence(uint32_t id) {
   Way& way = ways_.at(id);
   if (way.fence != FenceState::kNone) return;
   ++fencing_;
-  ++statistics_.fences;
   way.fence = FenceState::kWanted;
   way.fenced_generation = way.generation;
   way.token = ++tokens_;

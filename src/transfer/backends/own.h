@@ -25,8 +25,6 @@ class OwnBackend : public Backend {
   uint64_t next_deadline_ns() const final {
     return events_.empty() ? std::numeric_limits<uint64_t>::max() : 0;
   }
-  std::vector<int> wait_descriptors() final { return {}; }
-  bool has_to_be_asked() const final { return false; }
   bool arm() final { return events_.empty() && (fencing_.empty() || under_way_ > 0); }
 
  protected:

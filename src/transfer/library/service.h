@@ -39,8 +39,6 @@ class Service {
 
   /// "braid://host:port/incarnation"
   std::string name() const;
-  const HostAndPort& listens_at() const { return directory_->at(); }
-  const fabric::Secret& secret() const { return secret_; }
   /// Whether processes of this host can map memory that was allocated here, and it maps theirs.
   bool shares() const { return sharing_ != nullptr; }
 
