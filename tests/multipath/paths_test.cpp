@@ -44,6 +44,33 @@ TEST_F(PathsTest, EveryLinkOfTheServerCarriesALargeTransferAndTheSumIsExact) {
   }
 }
 
+// Lists of a few bytes in slices of 1 MiB, as batches of many small entries have: what they fall
+// short of is more than 4 GiB on each path.
+TEST_F(PathsTest, TheSumIsExactForABatchOfManySmallEntries) {
+  constexpr uint64_t kEntries = 128 << 10, kEntryBytes = 64;
+  Options options = every_size();
+  options.slice_bytes = 1 << 20;
+  auto engine = open_engine(options);
+  engine->limit_paths(2);
+  HostBuffer host(driver(), kEntries * kEntryBytes);
+  DeviceBuffer device(driver(), kEntries * kEntryBytes);
+  std::vector<Segment> entries;  // back to front at one end: nothing becomes one piece
+  for (uint64_t i = 0; i < kEntries; ++i)
+    entries.push_back(
+        {host.data() + i * kEntryBytes, device.at((kEntries - 1 - i) * kEntryBytes), kEntryBytes});
+  const CUstream stream = new_stream();
+  const Outcome outcome = engine->submit(Batch{Direction::kHostToDevice, entries, stream});
+  ASSERT_EQ(outcome, Verdict::kAccelerated);
+  ASSERT_EQ(outcome.mover, Mover::kKernel);
+  synchronize(stream);
+  uint64_t total = 0;
+  for (const auto& [gpu, count] : bytes_by_gpu(*engine, Direction::kHostToDevice, 0)) {
+    EXPECT_LT(count, kEntries * kEntryBytes) << "GPU " << gpu;
+    total += count;
+  }
+  EXPECT_EQ(total, kEntries * kEntryBytes);
+}
+
 TEST_F(PathsTest, OnlyAllowedRelaysTakePart) {
   Options options = every_size();
   options.relays = {RelayChoice::Kind::kList, {1}};

@@ -42,8 +42,10 @@ struct TransferCounters {
   uint32_t left;  ///< blocks that have left; reset by the last block to leave
   uint32_t done;  ///< slices landed, over all uses of this state: never reset, wraps
   uint32_t unused;
-  uint32_t slices[kMaxPaths];       ///< slices landed by path; reset by the last block to leave
-  uint32_t short_bytes[kMaxPaths];  ///< bytes that those fell short of slice_bytes each; likewise
+  uint32_t slices[kMaxPaths];  ///< slices landed by path; reset by the last block to leave
+  /// Bytes that those fell short of slice_bytes each; likewise. More than 4 GiB where a batch has
+  /// few bytes in slices of 1 MiB.
+  uint64_t short_bytes[kMaxPaths];
 };
 
 /// The report of the last block to leave. Lies in host memory that every path's GPU can write.
@@ -53,7 +55,7 @@ struct TransferReport {
   uint32_t generation;
   uint32_t unused[3];
   uint32_t slices[kMaxPaths];
-  uint32_t short_bytes[kMaxPaths];
+  uint64_t short_bytes[kMaxPaths];
 };
 
 /// Blocks on a link have ranks, and a block rests while a block of a lower rank works there. Relays

@@ -98,7 +98,9 @@ class PullProtocol {
     publish(args_.slice_count);
     atomicSub(&occupancy_->blocks[args_.rank], 1u);
     if (moved_ != 0) atomicAdd_system(&counters_->slices[args_.path], moved_);
-    if (short_bytes_ != 0) atomicAdd_system(&counters_->short_bytes[args_.path], short_bytes_);
+    if (short_bytes_ != 0)
+      atomicAdd_system(reinterpret_cast<unsigned long long*>(&counters_->short_bytes[args_.path]),
+                       short_bytes_);
     __threadfence_system();
     if (atomicAdd_system(&counters_->left, 1u) + 1 == args_.total_blocks) close_ticket();
   }
@@ -223,7 +225,7 @@ class PullProtocol {
   uint32_t second_ = 0;
   uint32_t unreported_ = 0;  // slices given out since the last land()
   uint32_t moved_ = 0;       // slices landed
-  uint32_t short_bytes_ = 0;
+  unsigned long long short_bytes_ = 0;
 };
 
 }  // namespace braid::cuda

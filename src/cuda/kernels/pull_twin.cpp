@@ -53,7 +53,7 @@ class PullBlock final : public TwinBlock {
     return args_.counters + offsetof(TransferCounters, slices) + path * sizeof(uint32_t);
   }
   uint64_t short_bytes(uint32_t path) const {
-    return args_.counters + offsetof(TransferCounters, short_bytes) + path * sizeof(uint32_t);
+    return args_.counters + offsetof(TransferCounters, short_bytes) + path * sizeof(uint64_t);
   }
   uint64_t ranked_blocks(uint32_t rank) const {
     return args_.occupancy + offsetof(LinkOccupancy, blocks) + rank * sizeof(uint32_t);
@@ -179,9 +179,17 @@ class PullBlock final : public TwinBlock {
     publish(memory, args_.slice_count);
     memory.fetch_add(ranked_blocks(args_.rank), ~uint32_t{0});
     if (moved_ != 0) memory.fetch_add(slices(args_.path), moved_);
-    if (short_bytes_ != 0) memory.fetch_add(short_bytes(args_.path), short_bytes_);
+    if (short_bytes_ != 0) add_wide(memory, short_bytes(args_.path), short_bytes_);
     if (memory.fetch_add(left(), 1) + 1 == args_.total_blocks) close_state(memory);
     return {.kind = TwinStep::Kind::kExit};
+  }
+
+  // The carry is added by itself: additions of several blocks may come in any order.
+  static void add_wide(TwinMemory& memory, uint64_t address, uint64_t value) {
+    const auto low = static_cast<uint32_t>(value);
+    const bool carries = memory.fetch_add(address, low) > ~low;
+    const uint32_t high = static_cast<uint32_t>(value >> 32) + (carries ? 1 : 0);
+    if (high != 0) memory.add(address + sizeof(uint32_t), high);
   }
 
   static void move_word(TwinMemory& memory, uint64_t from, uint64_t to) {
@@ -192,10 +200,12 @@ class PullBlock final : public TwinBlock {
   // The last block to leave: nobody else reads or writes this state now.
   void close_state(TwinMemory& memory) const {
     for (uint32_t path = 0; path < args_.path_count; ++path) {
-      const uint64_t word = path * sizeof(uint32_t);
-      move_word(memory, slices(path), args_.report + offsetof(TransferReport, slices) + word);
-      move_word(memory, short_bytes(path),
-                args_.report + offsetof(TransferReport, short_bytes) + word);
+      move_word(memory, slices(path),
+                args_.report + offsetof(TransferReport, slices) + path * sizeof(uint32_t));
+      const uint64_t to =
+          args_.report + offsetof(TransferReport, short_bytes) + path * sizeof(uint64_t);
+      for (const uint64_t half : {uint64_t{0}, sizeof(uint32_t)})
+        move_word(memory, short_bytes(path) + half, to + half);
     }
     memory.store(next(), 0);
     memory.store(left(), 0);
@@ -216,7 +226,7 @@ class PullBlock final : public TwinBlock {
   uint32_t piece_ = 0;
   uint32_t unreported_ = 0;
   uint32_t moved_ = 0;
-  uint32_t short_bytes_ = 0;
+  uint64_t short_bytes_ = 0;
 };
 
 std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_index*/) {
