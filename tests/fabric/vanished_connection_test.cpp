@@ -145,6 +145,18 @@ TEST_F(VanishedConnectionTest, IsReplacedAlthoughTheFirstPacketWasLost) {
   EXPECT_TRUE(arrives());
 }
 
+/// As where the route to the peer is gone: the kernel says so at once.
+TEST_F(VanishedConnectionTest, IsNotAnsweredByAKnockThatCannotBeSent) {
+  sockaddr_in far{};
+  std::memcpy(&far, target_.domain->address().data(), sizeof far);
+  far.sin_addr.s_addr = htonl(0xc0000201);  // 192.0.2.1: it is not reached from loopback
+  ofi::Knocks knocks(writer_.domain->address());
+  knocks.given_up({reinterpret_cast<const std::byte*>(&far), sizeof far}, {});
+  for (uint64_t seconds = 100; seconds < 110; ++seconds)
+    knocks.look(seconds * 1'000'000'000, [](const auto&) { return true; });
+  EXPECT_FALSE(knocks.is_empty()) << "nobody has answered";
+}
+
 /// The kernel would keep its descriptor for as long as TCP repeats the end: many minutes.
 TEST_F(VanishedConnectionTest, IsKeptForAMinuteIfNobodyWantsALinkThere) {
   const Bytes address = target_.domain->address();

@@ -99,9 +99,13 @@ bool Knocks::knock(Place& place) const {
   (void)setsockopt(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
   (void)setsockopt(socket, SOL_SOCKET, SO_LINGER, &no_farewell, sizeof no_farewell);
   const auto size = [](const auto& address) { return static_cast<socklen_t>(address.size()); };
-  if (bind(socket, as_sockaddr(from), size(from)) != 0) return false;
-  const int answer = connect(socket, as_sockaddr(place.address), size(place.address));
-  return is_from_the_host(answer == 0 ? 0 : errno);
+  int error = 0;
+  if (bind(socket, as_sockaddr(from), size(from)) != 0 ||
+      connect(socket, as_sockaddr(place.address), size(place.address)) != 0)
+    error = errno;
+  // What has not been sent (no route, no free port) would look like an answer at the next look.
+  if (error != 0 && error != EINPROGRESS) place.knock = File();
+  return is_from_the_host(error);
 }
 
 }  // namespace braid::fabric::ofi
