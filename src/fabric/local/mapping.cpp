@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "multipath/pointer_facts.h"
+
 namespace braid::fabric::local {
 
 int find_gpu(const cuda::Driver& driver, const CUuuid& gpu) {
@@ -59,12 +61,21 @@ CUresult Mapping::open(View& view, int gpu) {
     const CUresult result =
         driver_.cuIpcOpenMemHandle(&view.opened, offer_.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     view.address = view.opened + offer_.offset_bytes;
-    return result;
+    if (result != CUDA_SUCCESS || lies_within(view.opened, view.address)) return result;
+    driver_.cuIpcCloseMemHandle(std::exchange(view.opened, 0));
+    return CUDA_ERROR_INVALID_VALUE;
   }
   CUresult result = is_mapped_ ? CUDA_SUCCESS : map();
   if (result == CUDA_SUCCESS) result = allow(gpu);
   view.address = reserved_ + offer_.offset_bytes;
   return result;
+}
+
+/// Whether the offered region, which begins at the address, lies within the allocation: the offer
+/// does not say how large that is. True if the driver does not know.
+bool Mapping::lies_within(CUdeviceptr allocation, CUdeviceptr address) const {
+  const multipath::Extent extent = multipath::pointer_facts(driver_, allocation).device.extent;
+  return extent.size_bytes == 0 || extent.holds(address, offer_.size_bytes);
 }
 
 CUresult Mapping::map() {

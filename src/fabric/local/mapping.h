@@ -58,6 +58,7 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   void close_by(View& view);
   void open(CUresult context, gpu::Lane& lane);
   CUresult open(View& view, int gpu);
+  bool lies_within(CUdeviceptr allocation, CUdeviceptr address) const;
   CUresult map();
   CUresult allow(int gpu);
   void close(const gpu::Lane* lane);
