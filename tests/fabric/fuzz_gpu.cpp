@@ -256,11 +256,12 @@ class LocalStage {
   void lie_to_owner(Random& random) {
     auto socket = local::Socket::connect(name_of(owner_->address()));
     auto created = local::CreatedSegment::create();
-    if (!socket.ok() || !created.ok()) fail("no socket or memory: descriptors are leaked");
+    if (!socket.ok() || !socket.value() || !created.ok())
+      fail("no socket or memory: descriptors are leaked");
     const Input hello = random.chance(0.8) ? hellos_[0] : altered(hellos_, random);
     const bool has_file = random.chance(0.95);
-    (void)socket.value().send(bytes_of(hello).first(std::min<size_t>(hello.size(), 512)),
-                              has_file ? created.value().file.get() : -1);
+    (void)socket.value()->send(bytes_of(hello).first(std::min<size_t>(hello.size(), 512)),
+                               has_file ? created.value().file.get() : -1);
     usleep(60);  // domains look at their sockets now and then
     look(*owner_);
     for (uint64_t records = random.between(1, 6); records > 0; --records) {

@@ -78,7 +78,7 @@ class Liar {
  public:
   explicit Liar(Domain& owner, uint64_t hello = hello_of(kVersions.newest))
       : owner_(owner),
-        socket_(Socket::connect(name_of(owner.address())).value()),
+        socket_(Socket::connect(name_of(owner.address())).value().value()),
         created_(CreatedSegment::create().value()),
         producer_(&created_.segment.shared().to_owner) {
     EXPECT_TRUE(socket_.send(bytes_of(hello), created_.file.get()));

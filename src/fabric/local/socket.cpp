@@ -63,14 +63,16 @@ Result<Socket> Socket::listen(const std::string& name) {
   return socket;
 }
 
-Result<Socket> Socket::connect(const std::string& name) {
+Result<std::optional<Socket>> Socket::connect(const std::string& name) {
   Socket socket(new_socket());
+  if (!socket.file_.is_open()) return failure("no socket to connect by");
   const auto [address, size_bytes] = address_of(name);
-  if (!socket.file_.is_open() ||
-      ::connect(socket.file_.get(), reinterpret_cast<const sockaddr*>(&address), size_bytes) != 0)
-    return failure("the peer cannot be reached");
-  if (!socket.identify()) return Status::error("local: the peer is another user's process");
-  return socket;
+  if (::connect(socket.file_.get(), reinterpret_cast<const sockaddr*>(&address), size_bytes) != 0)
+    return std::optional<Socket>();
+  if (!socket.identify())
+    return Status::error("local: the peer is another user's process",
+                         "Run both as one user, or use a provider of libfabric");
+  return std::optional(std::move(socket));
 }
 
 bool Socket::identify() {

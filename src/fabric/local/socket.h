@@ -25,7 +25,9 @@ class Socket {
  public:
   /// Listens at an abstract name, which is not a file.
   static Result<Socket> listen(const std::string& name);
-  static Result<Socket> connect(const std::string& name);
+  /// None: nobody can be reached there. An error: it is another user's process, or this process may
+  /// open no more files.
+  static Result<std::optional<Socket>> connect(const std::string& name);
   /// The next connection; those of other users are turned away.
   std::optional<Socket> accept();
 

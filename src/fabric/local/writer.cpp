@@ -26,16 +26,16 @@ Result<uint32_t> LocalDomain::connect(Bytes address) {
   const std::optional<uint8_t> version = kVersions.common_with(theirs);
   if (!version) return no_common_version("shares memory within the host", theirs.text(), kVersions);
   Peer peer;
-  Result<Socket> socket = Socket::connect(name);
-  if (socket.ok()) {  // otherwise postings fail
+  BRAID_LET(socket, Socket::connect(name));
+  if (socket) {  // otherwise postings fail
     BRAID_LET(created, CreatedSegment::create());
-    if (socket.value().send(bytes_of(hello_of(*version)), created.file.get())) {
+    if (socket->send(bytes_of(hello_of(*version)), created.file.get())) {
       Segment& segment = created.segment;
-      socket.value().wakes(waker_);
+      socket->wakes(waker_);
       peer.sayings.emplace(&segment.shared().to_owner);
       peer.consumer.emplace(&segment.shared().to_writer);
       peer.segment.emplace(std::move(segment));
-      peer.socket.emplace(std::move(socket).value());
+      peer.socket = std::move(socket);
     }
   }
   return peers_.add(std::move(peer));
