@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "fabric/sleep.h"
 #include "fabric/thread.h"
+#include "host/file.h"
 
 namespace braid::fabric {
 namespace {
@@ -59,7 +60,6 @@ class ThreadedDomain final : public Domain {
     }
     thread_.join();
     wire_.reset();
-    if (arrivals_ >= 0) close(arrivals_);
   }
 
   const Traits& traits() const override { return wire_->traits(); }
@@ -121,7 +121,7 @@ class ThreadedDomain final : public Domain {
   }
 
   size_t poll(std::span<Completion> completions) override;
-  int wait_descriptor() const override { return arrivals_; }
+  int wait_descriptor() const override { return arrivals_.get(); }
   bool arm() override;
 
  private:
@@ -173,7 +173,7 @@ class ThreadedDomain final : public Domain {
   std::atomic<bool> is_full_ = false;         // the engine must take some first
   std::atomic<size_t> unreturned_count_ = 0;  // messages whose buffers are not posted again
   std::atomic<bool> is_ending_ = false;
-  const int arrivals_;  // an eventfd; -1: none could be made, and the engine looks now and then
+  const File arrivals_;  // an eventfd; not open: none could be made; the engine looks now and then
   std::thread thread_;
 };
 
@@ -245,9 +245,9 @@ size_t ThreadedDomain::poll(std::span<Completion> completions) {
 
 bool ThreadedDomain::arm() {
   const std::lock_guard lock(mutex_);
-  if (arrivals_ < 0 || !completions_.empty()) return false;
+  if (!arrivals_.is_open() || !completions_.empty()) return false;
   uint64_t count = 0;
-  if (std::exchange(is_told_, false)) (void)!read(arrivals_, &count, sizeof count);
+  if (std::exchange(is_told_, false)) (void)!read(arrivals_.get(), &count, sizeof count);
   is_armed_ = true;
   return true;
 }
@@ -335,7 +335,7 @@ void ThreadedDomain::hand_out(std::span<const Completion> completions) {
   if (!std::exchange(is_armed_, false)) return;
   is_told_ = true;
   const uint64_t one = 1;
-  (void)!write(arrivals_, &one, sizeof one);
+  (void)!write(arrivals_.get(), &one, sizeof one);
 }
 
 /// What the engine's thread asks for after the wire is armed wakes this one, so no lock is free

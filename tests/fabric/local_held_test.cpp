@@ -1,8 +1,6 @@
 // Memory that other processes have mapped: whose it is, and until when.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -11,11 +9,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <functional>
-#include <iterator>
 
+#include "fabric/call_filter.h"
 #include "fabric/local/domain.h"
 #include "fabric/local/limits.h"
 #include "fabric/staged_fixture.h"
@@ -117,26 +114,10 @@ constexpr uint32_t kPeerPidfd = 77;  // SO_PEERPIDFD, which older headers lack
 /// none here, or, `of_sockets`, that at the other end of a socket, as with Linux before 6.5. False:
 /// the kernel does not let itself be filtered.
 bool refuse_process_files(bool of_sockets) {
-  constexpr auto load = [](size_t at) {
-    return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<uint32_t>(at)};
-  };
-  constexpr auto skip_unless = [](uint32_t value, uint8_t count) {
-    return sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, count, value};
-  };
-  constexpr auto answer = [](uint32_t what) { return sock_filter{BPF_RET | BPF_K, 0, 0, what}; };
-  sock_filter program[] = {
-      load(offsetof(seccomp_data, nr)),
-      skip_unless(SYS_pidfd_open, 1),
-      answer(SECCOMP_RET_ERRNO | EINVAL),
-      skip_unless(SYS_getsockopt, 3),
-      load(offsetof(seccomp_data, args[2])),  // its low half
-      skip_unless(kPeerPidfd, 1),
-      answer(of_sockets ? SECCOMP_RET_ERRNO | ENOPROTOOPT : SECCOMP_RET_ALLOW),
-      answer(SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{std::size(program), program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  using namespace test;
+  return filter_calls({load_number(), skip_unless(SYS_pidfd_open, 1), refuse(EINVAL),
+                       skip_unless(SYS_getsockopt, 3), load_argument(2), skip_unless(kPeerPidfd, 1),
+                       of_sockets ? refuse(ENOPROTOOPT) : allow(), allow()});
 }
 
 bool knows_processes_of_sockets() {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "cuda/relaxed_capture.h"
@@ -33,12 +34,17 @@ std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int
 
 std::shared_ptr<Lane> Lane::start(const cuda::Driver& driver, CUcontext context, int gpu) {
   Lane* lane = new Lane(driver, context, gpu);  // owner: its thread
-  lane->end_->thread_ = start_thread([lane] {
-    lane->work();
-    const std::shared_ptr<LaneEnd> end = lane->end_;
-    delete lane;  // owner: this thread
-    end->become(LaneEnd::State::kOver);
-  });
+  try {
+    lane->end_->thread_ = start_thread([lane] {
+      lane->work();
+      const std::shared_ptr<LaneEnd> end = lane->end_;
+      delete lane;  // owner: this thread
+      end->become(LaneEnd::State::kOver);
+    });
+  } catch (const std::system_error&) {
+    delete lane;  // owner: nobody, without a thread
+    return nullptr;
+  }
   return {lane, [](Lane* held) { held->begin_end(); }};
 }
 
@@ -228,7 +234,7 @@ void Lane::begin(Way way, std::vector<Copy> copies) {
   if (state_ != CUDA_SUCCESS) return finish(group, state_);
   const size_t turn = stream.groups++ % kGroupsMax;  // at most kGroupsMax are under way in it
   const size_t list = (&stream == streams ? 0 : kGroupsMax) + turn;
-  group.result = mover_.enqueue(way, group.copies, stream.handle, list);
+  group.result = mover_.enqueue(group.copies, stream.handle, list);
   // Some copies may be under way although another was refused. All have ended once the stream has
   // passed them.
   CUresult recorded = CUDA_SUCCESS;

@@ -26,7 +26,7 @@
 namespace braid::fabric::gpu {
 
 /// The lane of a context of the program's, or of the primary context of `gpu` if `context` is null.
-/// All callers share it.
+/// All callers share it. Null: its thread could not be started.
 class Lane;
 std::shared_ptr<Lane> lane_of(const cuda::Driver& driver, CUcontext context, int gpu);
 

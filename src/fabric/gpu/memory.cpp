@@ -35,7 +35,12 @@ Result<std::shared_ptr<Lane>> lane_of_memory(MutableBytes memory) {
                          std::to_string(facts.gpu));
   CUcontext context = facts.context;
   if (context == nullptr) context = current_context_on(*driver, facts.gpu);
-  return lane_of(*driver, context, facts.gpu);
+  std::shared_ptr<Lane> lane = lane_of(*driver, context, facts.gpu);
+  if (lane == nullptr)
+    return Status::error(
+        "no thread could be started for the copies of GPU " + std::to_string(facts.gpu),
+        "Raise the limit of threads of this user or container");
+  return lane;
 }
 
 }  // namespace braid::fabric::gpu

@@ -80,7 +80,7 @@ std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
   return merged_;
 }
 
-CUresult Mover::enqueue(Way, std::span<const Copy> copies, CUstream stream, size_t list) {
+CUresult Mover::enqueue(std::span<const Copy> copies, CUstream stream, size_t list) {
   const std::span<const Copy> merged = merge(copies);
   uint64_t parts = 0;
   bool are_pages = pages_ != nullptr && merged.size() >= kFewestPages;

@@ -77,7 +77,7 @@ class Mover {
   /// Puts all copies into the stream. If the driver refuses one, those before it are under way
   /// nevertheless. `list` is below kListCount; no copies of an earlier call with the same `list`
   /// may be under way.
-  CUresult enqueue(Way way, std::span<const Copy> copies, CUstream stream, size_t list);
+  CUresult enqueue(std::span<const Copy> copies, CUstream stream, size_t list);
 
   /// Called before the lane leaves the context.
   void close();

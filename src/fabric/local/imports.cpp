@@ -119,6 +119,7 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
     if (source != nullptr) route.batch = &batches_[{source.get(), gpu::Way::kToHost}];
   } else {
     const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
+    if (lane == nullptr) return Mapping::State::kRefused;  // for want of a thread
     lane_ends_.add(*lane);
     import.lanes.insert(lane);
     import.lane = lane;
