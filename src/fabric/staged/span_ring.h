@@ -22,7 +22,6 @@ class SpanRing {
   bool has_room(uint64_t size_bytes) const { return find_room(rounded(size_bytes)).has_value(); }
   /// Once for each span.
   void give_back(uint64_t number);
-  bool is_empty() const { return spans_.empty(); }
 
   static constexpr uint64_t kAlignmentBytes = 256;
 

@@ -291,6 +291,7 @@ void StagedDomain::posted(uint32_t index, bool ok) {
     if (may_go) break_session(number);  // the piece may still land: its span stays in use
     return;
   }
+  if (next_piece_ == 0) next_piece_ = 1;  // it has come round, and 0 is not announced
   piece.number = uint64_t{next_piece_++} << 32 | index;
   uint64_t at = piece.remote_span.offset_bytes;
   for (const Segment& run : runs_of(posting, piece)) {
