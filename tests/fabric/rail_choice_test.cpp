@@ -148,6 +148,17 @@ TEST_F(RailServiceTest, TheVariableChoosesUnlessTheProgramDoes) {
   EXPECT_EQ(rails_of(open({})), 1u) << "loopback unless told";
 }
 
+/// The variable is for all engines of the host; `local` has no use for a network interface.
+TEST_F(RailServiceTest, LocalNeedsNeitherANicNorASecret) {
+  const auto open_local = [&](ServiceOptions options) {
+    options.provider = "local";
+    return Service::open(options, topology::Machine(root_.string()), host());
+  };
+  const SetVariable nics(kNicsVariable, "eth0,eth1");
+  EXPECT_EQ(rails_of(open_local({})), 1u);
+  EXPECT_EQ(rails_of(open_local({.addresses = {"10.0.0.1"}})), 1u) << "nobody reaches it there";
+}
+
 /// The CPUs of each thread of this process but the calling one, as the kernel writes them.
 std::set<std::string> cpus_of_other_threads() {
   std::set<std::string> lists;

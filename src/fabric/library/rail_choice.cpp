@@ -162,6 +162,8 @@ Result<RailChoice> rails_for(const ServiceOptions& options, const std::vector<Ni
     return Status::error("an engine takes addresses or NICs, not both");
   if (!options.addresses.empty()) return rails_at(options.addresses, nics);
   if (!options.nics.empty()) return choose_rails(options.nics, nics);
+  // `local` needs no NIC, whichever the variable gives to all engines of the host.
+  if (options.provider == "local") return rails_at({kLoopback}, nics);
   const char* allowed = std::getenv(kNicsVariable);
   if (allowed == nullptr || *allowed == '\0') return rails_at({kLoopback}, nics);
   Result<RailChoice> choice = choose_rails(allowed, nics);

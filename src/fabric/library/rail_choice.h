@@ -38,7 +38,7 @@ RailChoice rails_at(const std::vector<std::string>& addresses,
 /// of the host.
 Result<RailChoice> choose_rails(std::string_view pattern, const std::vector<topology::Nic>& nics);
 
-/// Chooses by the options, or else by kNicsVariable, or else loopback alone.
+/// Chooses by the options, or else by kNicsVariable (not for `local`), or else loopback alone.
 Result<RailChoice> rails_for(const ServiceOptions& options, const std::vector<topology::Nic>& nics);
 
 }  // namespace braid::fabric

@@ -25,7 +25,8 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
       wanted.secret_file.empty() && variable != nullptr ? variable : wanted.secret_file;
   if (!path.empty()) return Secret::of_file(path);
   const ofi::Quirks* quirks = ofi::find_quirks(wanted.provider);
-  const bool is_reachable = quirks == nullptr || quirks->reaches_hosts;
+  const bool is_reachable =
+      wanted.provider != "local" && (quirks == nullptr || quirks->reaches_hosts);
   const bool takes_device = quirks != nullptr && quirks->takes_device;
   for (const std::string& address : addresses)
     if (is_reachable && !wanted.allows_unauthenticated &&
