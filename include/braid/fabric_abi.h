@@ -161,8 +161,8 @@ BRAID_API braid_status braid_fabric_allocate_memory(braid_fabric* fabric, size_t
 BRAID_API braid_status braid_fabric_remove_region(braid_fabric* fabric, uint64_t region);
 
 /* Lets one peer write to this range of the region. The descriptor is returned as
- * braid_fabric_address returns an address, but with a buffer that is too small nothing is granted;
- * 512 bytes are enough. */
+ * braid_fabric_address returns an address, but with a buffer that is too small, or none, nothing is
+ * granted, which is BRAID_ERROR_ARGUMENT; 512 bytes are enough. */
 BRAID_API braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t peer,
                                           uint64_t offset_bytes, uint64_t size_bytes,
                                           uint64_t* grant, void* descriptor, size_t buffer_bytes,

@@ -36,11 +36,16 @@ braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region, uint64_t 
                                 uint64_t offset_bytes, uint64_t size_bytes, uint64_t* grant,
                                 void* descriptor, size_t buffer_bytes, size_t* descriptor_bytes) {
   const auto give = [&](Service& service) {
-    Descriptor longest;
-    longest.rails.resize(
-        service.with([](Engine& engine) { return engine.address().rails.size(); }));
-    if (buffer_bytes < encode(longest).size())
-      return report(BRAID_ERROR_ARGUMENT, "the buffer has no room for a descriptor");
+    *descriptor_bytes = service.with([](Engine& engine) {
+      Descriptor longest;
+      longest.rails.resize(engine.address().rails.size());
+      return encode(longest, engine.secret()).size();
+    });
+    if (descriptor == nullptr || buffer_bytes < *descriptor_bytes)
+      return report(Status::error("the descriptor needs " + std::to_string(*descriptor_bytes) +
+                                      " bytes, and the buffer has " +
+                                      std::to_string(descriptor == nullptr ? 0 : buffer_bytes),
+                                  "Give a larger one: 512 bytes are enough"));
     const Status wrong = service.with(
         [&](Engine& engine) { return engine.check_grant(region, peer, offset_bytes, size_bytes); });
     if (!wrong.ok()) return report(wrong, code_for_peer(service, peer));

@@ -1,4 +1,6 @@
 // The C interface: peers and messages.
+#include <sstream>
+
 #include "fabric/library/abi.h"
 
 using namespace braid::fabric;
@@ -20,6 +22,28 @@ namespace {
 
 /// The bytes that have come from the peer already are read in milliseconds.
 constexpr uint64_t kDrainUs = 1'000'000;
+
+Status why_not_connected(PeerFailure why, uint64_t limit_us) {
+  switch (why) {
+    case PeerFailure::kNetwork:
+      return Status::error(
+          "the peer cannot be reached: what was sent to it has failed, so its engine is closed, or "
+          "the network does not lead there",
+          "Take its address anew");
+    case PeerFailure::kEnded:
+      return Status::error("the peer's process has ended", "Take the address of a new one");
+    case PeerFailure::kLeft:
+    case PeerFailure::kGaveUs:
+      return Status::error("the peer has disconnected before it was connected", "Connect again");
+    default: break;
+  }
+  std::ostringstream seconds;
+  seconds << static_cast<double>(limit_us) / 1e6;
+  return Status::error(
+      "the peer has not answered within " + seconds.str() +
+      " s: it is gone, is another process, has another secret, has no room for another peer (over "
+      "shm an engine takes 63, see docs/fabric.md), or does not work");
+}
 
 void wait_drained(Service& service, uint64_t peer) {
   service.wait(kDrainUs, [&](Engine& engine) { return !engine.is_draining(peer); });
@@ -43,12 +67,11 @@ braid_status braid_fabric_connect(braid_fabric* fabric, const void* address, siz
       return !state.ok() || state.value() != PeerState::kConnecting;
     });
     if (state.ok() && state.value() == PeerState::kConnected) return hand_out(connecting, peer);
+    const Result<PeerFailure> why =
+        service.with([&](Engine& engine) { return engine.peer_failure(connecting.value()); });
     (void)service.with([&](Engine& engine) { return engine.disconnect(connecting.value()); });
-    return report(
-        BRAID_ERROR_UNAVAILABLE,
-        "the peer has not answered: it is gone, is another process, has another secret, has no "
-        "room for another peer (over shm an engine takes 63, see docs/fabric.md), or does not "
-        "work");
+    return report(why_not_connected(why.ok() ? why.value() : PeerFailure::kLeft, limit_us),
+                  BRAID_ERROR_UNAVAILABLE);
   };
   return guarded(fabric, connect, address, peer);
 }
@@ -100,8 +123,13 @@ braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us, uin
 braid_status braid_fabric_send(braid_fabric* fabric, uint64_t peer, const void* message,
                                size_t message_bytes) {
   return guarded(fabric, [&](Service& service) {
-    if (message_bytes > kPayloadBytesMax || (message == nullptr && message_bytes > 0))
-      return report(BRAID_ERROR_ARGUMENT, "the message is null, or too long");
+    if (message_bytes > kPayloadBytesMax)
+      return report(Status::error("the message has " + std::to_string(message_bytes) +
+                                      " bytes, and the limit is " +
+                                      std::to_string(kPayloadBytesMax),
+                                  "Write larger things into memory that the peer has granted"));
+    if (message == nullptr && message_bytes > 0)
+      return report(BRAID_ERROR_ARGUMENT, "the message is null");
     const Status sent = service.with(
         [&](Engine& engine) { return engine.send(peer, bytes_of(message, message_bytes)); });
     if (sent.ok()) return BRAID_OK;

@@ -110,7 +110,10 @@ braid_status braid_fabric_wait_count(braid_fabric* fabric, uint32_t immediate, u
       now = engine.counters().count(immediate);
       return !is_claimed || now >= count;
     });
-    if (!is_claimed) return report(BRAID_ERROR_ARGUMENT, "this immediate has no owner");
+    if (!is_claimed)
+      return report(BRAID_ERROR_ARGUMENT,
+                    "immediate " + std::to_string(immediate) +
+                        " has no owner: it was not acquired here, or is released");
     if (arrived != nullptr) *arrived = now;
     return BRAID_OK;
   });
