@@ -6,6 +6,7 @@
 #include "cuda/registered_memory.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
+#include "fabric/gpu/process_driver.h"
 #include "fabric/library/watchers.h"
 
 namespace braid::fabric {
@@ -13,11 +14,6 @@ namespace {
 
 using cuda::Driver;
 using cuda::RegisteredMemory;
-
-const Result<Driver>& driver() {
-  static const Result<Driver> opened = cuda::open_driver();
-  return opened;
-}
 
 class GpuWord final : public Word {
  public:
@@ -41,10 +37,12 @@ class GpuWord final : public Word {
 
 Result<std::unique_ptr<Word>> make_gpu_word() {
   constexpr uint64_t kPageBytes = 4096;
-  if (!driver().ok())
-    return Status::error("a word for GPUs needs the CUDA driver: " + driver().status().message(),
-                         "Ask for a word of host memory");
-  const Driver& loaded = driver().value();
+  const Driver* driver = gpu::process_driver();
+  if (driver == nullptr)
+    return Status::error(
+        "a word for GPUs needs the CUDA driver, and this process has not loaded it",
+        "Ask for a word of host memory, or make a context first (cudaFree(0))");
+  const Driver& loaded = *driver;
   CUcontext context = nullptr;
   if (loaded.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr)
     return Status::error("no CUDA context is current in this thread, and braid makes none",

@@ -17,8 +17,6 @@ class OnNode {
   OnNode(const OnNode&) = delete;
   OnNode& operator=(const OnNode&) = delete;
 
-  bool is_pinned() const { return is_pinned_; }
-
  private:
   bool is_pinned_ = false;
   cpu_set_t before_{};
