@@ -166,8 +166,6 @@ class Engine final : private Worker::Listener {
 
   // Rails.
 
-  /// How the peer is reached over a rail now.
-  Result<RailState> rail_state(uint64_t peer, size_t rail) const;
   /// Statistics of each peer over each rail; of each rail; of each peer.
   std::vector<RouteStatistics> routes() const;
   std::vector<RailStatistics> rails() const;

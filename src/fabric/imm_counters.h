@@ -52,7 +52,6 @@ class ImmCounters {
   bool is_claimed(uint32_t immediate) const;
 
   uint64_t strays() const { return strays_; }
-  size_t resting() const { return resting_.size(); }
 
  private:
   struct Counter {

@@ -18,13 +18,6 @@ Status no_such_rail(size_t rail, size_t count) {
 
 }  // namespace
 
-Result<RailState> Engine::rail_state(uint64_t id, size_t rail) const {
-  const Peer* peer = peers_.find(id);
-  if (peer == nullptr || peer->is_leaving) return Status::error("there is no such peer (any more)");
-  if (rail >= peer->routes.size()) return no_such_rail(rail, peer->routes.size());
-  return peer->routes[rail].health.state();
-}
-
 std::vector<RouteStatistics> Engine::routes() const {
   std::vector<RouteStatistics> all;
   peers_.for_each([&](uint64_t id, const Peer& peer) {

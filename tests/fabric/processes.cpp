@@ -259,7 +259,10 @@ void World::kill_a_rail() {
 bool World::knows_of_killed_rail(const Process& writer, const Process& owner) const {
   if (killed_ == nullptr || (&writer != killed_ && &owner != killed_)) return killed_ != nullptr;
   const auto peer = writer.engine->find_peer(owner.engine->address().engine);
-  return writer.engine->rail_state(*peer, killed_rail_).value() == RailState::kDown;
+  const std::vector<RouteStatistics> routes = writer.engine->routes();
+  return std::any_of(routes.begin(), routes.end(), [&](const RouteStatistics& route) {
+    return route.peer == *peer && route.rail == killed_rail_ && route.state == RailState::kDown;
+  });
 }
 
 void World::break_rail(Process& process, sim::Break how, double lasts_us) {
