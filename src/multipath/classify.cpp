@@ -44,9 +44,7 @@ class Classifier {
     return walk(hosts_, reinterpret_cast<CUdeviceptr>(memory), size_bytes, judge, may_leave);
   }
 
-  Classification result() const {
-    return {Verdict::kAccelerated, context_, gpu_, allowed_, context_ != nullptr};
-  }
+  Classification result() const { return {Verdict::kAccelerated, context_, gpu_, allowed_}; }
 
  private:
   // Every byte of the range, one piece of memory after the other: mappings lie side by side in what

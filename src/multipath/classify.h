@@ -18,7 +18,9 @@ struct Classification {
   CUcontext context = nullptr;  ///< the context of plain device memory; null: there is none
   int gpu = -1;                 ///< the GPU of the device memory, a CUDA ordinal
   GpuSet allowed = kEveryGpu;   ///< those of `relays` and `gpu` that may touch all device memory
-  bool is_plain = false;  ///< some of it is cuMemAlloc's, out of reach of relays' copy engines
+
+  /// Some of it is cuMemAlloc's, out of reach of relays' copy engines.
+  bool is_plain() const { return context != nullptr; }
 };
 
 /// The two ends of a copy between unified addresses, with the driver's answers.

@@ -134,7 +134,7 @@ size_t Target::list_relays(Submission& submission, int path_limit, Mover mover) 
     if (mover == Mover::kKernel
             ? relay->is_shared(submission.now_ns)
             : relay->is_congested(submission.batch.direction, submission.now_ns) ||
-                  (submission.memory.is_plain && !relay->has_buffers()))
+                  (submission.memory.is_plain() && !relay->has_buffers()))
       continue;
     submission.candidates[count++] = relay;
   }
@@ -154,7 +154,7 @@ Plan Target::plan_for(const Submission& submission, std::span<Relay* const> rela
        .far_relays = far_among(relays),
        .is_cold = submission.is_cold,
        .kernels_blocked = mover == Mover::kKernel && are_kernels_blocked(submission.now_ns),
-       .is_staged = submission.memory.is_plain,
+       .is_staged = submission.memory.is_plain(),
        .mover = mover});
   if (submission.intent == Intent::kCopy) mark_warm(chosen, submission.now_ns);
   return chosen;
@@ -246,7 +246,7 @@ Outcome Target::copy_by_engines(Submission& submission) {
   CopySplitRequest request{.size_bytes = submission.size_bytes,
                            .paths = static_cast<int>(candidates.size()) + 1,
                            .far_relays = far_among(candidates),
-                           .is_staged = submission.memory.is_plain,
+                           .is_staged = submission.memory.is_plain(),
                            .buffer_bytes = relays_.front()->buffer_bytes()};
   CopySplit plan = planner_.split_copy(submission.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
