@@ -237,39 +237,6 @@ TEST_P(FabricTest, AConnectThatNobodyAnswersIsNoLoss) {
   EXPECT_TRUE(late.connect(owner_->address().value(), seconds(10)).ok()) << "its thread goes on";
 }
 
-TEST(FabricLocalTest, AConnectToAnEngineThatIsGoneSaysThatNothingReachesIt) {
-  Fabric engine = Fabric::open({"local"}).value();
-  const Fabric::ByteList nobody = Fabric::open({"local"}).value().address().value();
-  EXPECT_TRUE(engine.connect(nobody, seconds(60))
-                  .status()
-                  .message()
-                  .starts_with("the peer cannot be reached: "));
-}
-
-TEST_P(FabricTest, WhatIsTooSmallOrTooLargeIsNamedWithTheSizes) {
-  std::vector<std::byte> memory(100);
-  const uint64_t region =
-      static_cast<uint64_t>(owner_->add_region(memory.data(), memory.size()).value());
-  uint64_t grant = 0;
-  size_t needed_bytes = 0;
-  std::byte descriptor[512];
-  const auto give = [&](size_t buffer_bytes) {
-    return braid_fabric_grant(owner_->get(), region, static_cast<uint64_t>(writers_peer_), 0, 100,
-                              &grant, descriptor, buffer_bytes, &needed_bytes);
-  };
-  EXPECT_EQ(give(10), BRAID_ERROR_ARGUMENT);
-  EXPECT_EQ(braid_fabric_last_error(),
-            "the descriptor needs " + std::to_string(needed_bytes) +
-                " bytes, and the buffer has 10. Give a larger one: 512 bytes are enough");
-  EXPECT_EQ(give(needed_bytes), BRAID_OK);
-  EXPECT_EQ(owner_->send(writers_peer_, Fabric::ByteList(5000)).message(),
-            "the message has 5000 bytes, and the limit is 4032. Write larger things into memory "
-            "that the peer has granted");
-  EXPECT_EQ(braid_fabric_wait_count(owner_->get(), 12345, 1, 0, nullptr), BRAID_ERROR_ARGUMENT);
-  EXPECT_STREQ(braid_fabric_last_error(),
-               "immediate 12345 has no owner: it was not acquired here, or is released");
-}
-
 TEST_P(FabricTest, ACancelledBarrierFailsAndNamesWhoDidNotCome) {
   const auto there = owner_->acquire_immediate().value();
   const auto here = writer_->acquire_immediate().value();
