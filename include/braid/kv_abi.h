@@ -29,13 +29,14 @@
  * END_USE). So a shared prefix leaves the GPU after its last user, and ends with its last
  * reference.
  *
- * Order: only braid_kv_wait and braid_kv_close wait for a GPU. Events of the driver order a copy
- * down behind the step that sealed the block, and the reuse of a slot behind all work that still
- * touches it. Loads copy from pinned memory to the GPU and are enqueued whole, so a compute stream
- * may wait for them (BRAID_KV_ORDERED): the next step may use the blocks at once. With
- * BRAID_KV_POLLED no stream waits, and the blocks may be used once braid_kv_poll has reported them.
- * A compute stream waits for a copy down in one case only: braid_kv_create or REOPEN gives a slot
- * to the next step while such a copy may still read it. That copy is enqueued whole too.
+ * Order: once it is open, only braid_kv_wait and braid_kv_close wait for a GPU. Events of the
+ * driver order a copy down behind the step that sealed the block, and the reuse of a slot behind
+ * all work that still touches it. Loads copy from pinned memory to the GPU and are enqueued whole,
+ * so a compute stream may wait for them (BRAID_KV_ORDERED): the next step may use the blocks at
+ * once. With BRAID_KV_POLLED no stream waits, and the blocks may be used once braid_kv_poll has
+ * reported them. A compute stream waits for a copy down in one case only: braid_kv_create or REOPEN
+ * gives a slot to the next step while such a copy may still read it. That copy is enqueued whole
+ * too.
  *
  * Failure: if the driver refuses a copy, each block stays where its good bytes are: sealed on the
  * way down, host only on the way up. braid_kv_submit returns the error, and may be tried again.
