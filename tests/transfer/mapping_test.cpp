@@ -204,7 +204,7 @@ TEST_F(TransferSharing, ARecordedQuestionIsOfNoUse) {
   add(1, kMayRead);
   start();
   const auto connect = [&] {
-    return fabric::local::Socket::connect(sharing_socket(description.incarnation)).value();
+    return *fabric::local::Socket::connect(sharing_socket(description.incarnation)).value();
   };
   const auto receive = [](fabric::local::Socket& socket) {
     EXPECT_TRUE(wait_for(socket.descriptor(), Awaited::kReading, monotonic_after_ns(kLimitUs)));

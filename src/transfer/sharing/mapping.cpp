@@ -97,9 +97,9 @@ MappedMemory map_memory_of(const Description& owner, const fabric::Origin& self,
                            const fabric::Secret& secret, uint64_t end_ns) {
   MappedMemory mapped;
   if (!is_seen(self, owner.origin)) return mapped;
-  Result<Socket> socket = Socket::connect(sharing_socket(owner.incarnation));
-  if (!socket.ok()) return mapped;
-  Asker asker(std::move(socket).value(), secret, end_ns);
+  Result<std::optional<Socket>> socket = Socket::connect(sharing_socket(owner.incarnation));
+  if (!socket.ok() || !socket.value()) return mapped;
+  Asker asker(*std::move(socket).value(), secret, end_ns);
   const std::shared_ptr<const MappedPages> board =
       asker.is_challenged() ? map_board(asker) : nullptr;
   uint64_t after = 0;
