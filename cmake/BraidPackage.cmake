@@ -1,6 +1,6 @@
 # What an installation holds beside the targets, and `make package`: a tarball and a .deb.
 set(documents share/doc/braid)
-install(FILES README.md LICENSE DESTINATION ${documents})
+install(FILES README.md HACKING.md LICENSE DESTINATION ${documents})
 install(DIRECTORY docs examples DESTINATION ${documents})
 install(DIRECTORY python DESTINATION share/braid PATTERN __pycache__ EXCLUDE)
 
