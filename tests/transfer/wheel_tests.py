@@ -30,7 +30,7 @@ def free_name():
 def environment_of(options):
     return dict(os.environ, PYTHONPATH=str(ROOT / "python" / "door"), PYTHONUNBUFFERED="1",
                 BRAID_TRANSFER_LIBRARY=os.environ.get("BRAID_TRANSFER_LIBRARY",
-                                                      str(options.build / "lib" / "libbraid_transfer.so")),
+                                                      str(options.build.resolve() / "lib" / "libbraid_transfer.so")),
                 TARGET_SERVER_NAME=free_name(), INITIATOR_SERVER_NAME=free_name(), PROTOCOL="tcp",
                 MC_METADATA_SERVER="127.0.0.1:2379", CIRCLE=str(options.circle))
 
