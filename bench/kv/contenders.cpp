@@ -164,9 +164,7 @@ bool RotatingCache::verify() {
 // ---- Bare batches ----
 
 Status OneByOneCopier::copy(std::span<const library::Copy> copies, CUstream stream, kv::Urgency) {
-  return driver_.check(
-      library::copy_natively(driver_, copies, stream, library::NativeBatch::kNone, arrays_),
-      "a copy");
+  return driver_.check(library::copy_natively(driver_, copies, stream, false, arrays_), "a copy");
 }
 
 BareBatches::BareBatches(const Gpu& gpu, uint64_t block_bytes, uint32_t blocks,

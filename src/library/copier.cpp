@@ -41,24 +41,25 @@ void add(const Outcome& outcome, uint64_t size_bytes, CallOutcome& call_outcome)
 // The first copies of a group, and the head of the next one.
 class FirstCopies final : public multipath::OwnLink {
  public:
-  FirstCopies(const cuda::Driver& driver, std::span<const Copy> copies, NativeBatch batch,
+  FirstCopies(const cuda::Driver& driver, std::span<const Copy> copies, bool may_batch,
               CUstream stream, NativeArrays& arrays)
-      : driver_(driver), copies_(copies), batch_(batch), stream_(stream), arrays_(arrays) {}
+      : driver_(driver), copies_(copies), may_batch_(may_batch), stream_(stream), arrays_(arrays) {}
 
   CUresult copy(uint64_t first_bytes) const override {
     size_t whole = 0;
     for (; whole < copies_.size() && copies_[whole].size_bytes <= first_bytes; ++whole)
       first_bytes -= copies_[whole].size_bytes;
-    const CUresult copied = copy_natively(driver_, copies_.first(whole), stream_, batch_, arrays_);
+    const CUresult copied =
+        copy_natively(driver_, copies_.first(whole), stream_, may_batch_, arrays_);
     if (copied != CUDA_SUCCESS || first_bytes == 0) return copied;
     const Copy head{copies_[whole].destination, copies_[whole].source, first_bytes};
-    return copy_natively(driver_, {&head, 1}, stream_, NativeBatch::kNone, arrays_);
+    return copy_natively(driver_, {&head, 1}, stream_, false, arrays_);
   }
 
  private:
   const cuda::Driver& driver_;
   const std::span<const Copy> copies_;
-  const NativeBatch batch_;
+  const bool may_batch_;
   const CUstream stream_;
   NativeArrays& arrays_;
 };
@@ -175,12 +176,9 @@ Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order
                                 to_device ? copy.destination : copy.source, copy.size_bytes});
   const auto native = [&](Verdict why) {
     const bool may_batch = route.may_batch && why != Verdict::kCapturing;
-    return copy_natively(driver_, group, order.stream,
-                         may_batch ? NativeBatch::kAsUsual : NativeBatch::kNone, scratch.native);
+    return copy_natively(driver_, group, order.stream, may_batch, scratch.native);
   };
-  const FirstCopies own_link(driver_, group,
-                             route.may_batch ? NativeBatch::kAsUsual : NativeBatch::kNone,
-                             order.stream, scratch.native);
+  const FirstCopies own_link(driver_, group, route.may_batch, order.stream, scratch.native);
   return carry(order, route, scratch.segments, total_bytes(group), native, call_outcome,
                order.spares_target ? &own_link : nullptr);
 }

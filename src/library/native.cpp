@@ -4,7 +4,7 @@ namespace braid::library {
 namespace {
 
 CUresult copy_in_one_call(const cuda::Driver& driver, std::span<const Copy> copies, CUstream stream,
-                          NativeBatch batch, NativeArrays& arrays) {
+                          NativeArrays& arrays) {
   arrays.destinations.clear();
   arrays.sources.clear();
   arrays.sizes_bytes.clear();
@@ -15,8 +15,6 @@ CUresult copy_in_one_call(const cuda::Driver& driver, std::span<const Copy> copi
   }
   CUmemcpyAttributes attributes{};
   attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  if (batch == NativeBatch::kByCopyEngines)
-    attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
   size_t first_copy = 0;
   size_t failed_copy = 0;
   return driver.copy_batch(arrays.destinations.data(), arrays.sources.data(),
@@ -27,11 +25,11 @@ CUresult copy_in_one_call(const cuda::Driver& driver, std::span<const Copy> copi
 }  // namespace
 
 CUresult copy_natively(const cuda::Driver& driver, std::span<const Copy> copies, CUstream stream,
-                       NativeBatch batch, NativeArrays& arrays) {
+                       bool may_batch, NativeArrays& arrays) {
   // The driver's batch refuses the legacy default stream.
-  if (batch != NativeBatch::kNone && copies.size() > 1 && driver.copy_batch != nullptr &&
+  if (may_batch && copies.size() > 1 && driver.copy_batch != nullptr &&
       stream != CU_STREAM_LEGACY) {
-    const CUresult answer = copy_in_one_call(driver, copies, stream, batch, arrays);
+    const CUresult answer = copy_in_one_call(driver, copies, stream, arrays);
     if (answer != CUDA_ERROR_NOT_SUPPORTED) return answer;
   }
   for (const Copy& copy : copies) {

@@ -16,16 +16,9 @@ struct NativeArrays {
   std::vector<size_t> sizes_bytes;
 };
 
-/// What the driver is to do with a batch.
-enum class NativeBatch {
-  kNone,           ///< it does not take this memory or this stream: one copy after the other
-  kAsUsual,        ///< what it does by default
-  kByCopyEngines,  ///< a program's kernels need every multiprocessor; braid, under `braid run`,
-                   ///< minds it too
-};
-
-/// Puts `copies` into `stream`: in one call where the driver has one for it, else one by one.
+/// Puts `copies` into `stream`: in one call where the driver has one for it and `may_batch` says
+/// that it takes this memory and this stream, else one by one.
 CUresult copy_natively(const cuda::Driver& driver, std::span<const Copy> copies, CUstream stream,
-                       NativeBatch batch, NativeArrays& arrays);
+                       bool may_batch, NativeArrays& arrays);
 
 }  // namespace braid::library

@@ -92,23 +92,6 @@ TEST_F(BatchesTest, ALargePlanGoesInParts) {
   settle();
 }
 
-unsigned flags_asked = 0;
-
-CUresult note_flags(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes* attributes,
-                    size_t*, size_t, size_t*, CUstream) {
-  flags_asked = attributes->flags;
-  return CUDA_SUCCESS;
-}
-
-// Under `braid run` they pass through the interposer, whose kernels would move them.
-TEST_F(BatchesTest, WhatTheDriverMovesSparesTheMultiprocessors) {
-  cuda::Driver noting = driver();
-  noting.copy_batch = note_flags;
-  const std::array<library::Copy, 2> copies{{{1 << 20, 2 << 20, 64}, {3 << 20, 4 << 20, 64}}};
-  EXPECT_TRUE(NativeCopier(noting).copy(copies, new_stream(), Urgency::kBulk).ok());
-  EXPECT_EQ(flags_asked, static_cast<unsigned>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE));
-}
-
 // Of 80 blocks of 512 segments, the first part has 64.
 class PartsBothWaysTest : public BatchesTest {
  protected:

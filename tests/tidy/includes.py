@@ -32,7 +32,7 @@ FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"abi", 
                 "src/fabric/gpu": {"cuda", "multipath"}, "src/fabric/staged": {"cuda", "multipath"},
                 "src/fabric/local": {"cuda", "multipath"},
                 "src/transfer/sim": {"simulation"}, "src/transfer/library": {"abi"},
-                "src/kv/library": {"abi"}, "src/serving/library": {"abi"}}
+                "src/kv/library": {"abi", "loader"}, "src/serving/library": {"abi"}}
 # A test drives its room from outside: through the driver table, if the room is a driver.
 TEST_ROOMS = {"emulator": {"cuda"}, "fabric": {"simulation", "topology", "cuda", "multipath"},
               "transfer": {"simulation", "cuda"}}

@@ -1,5 +1,7 @@
 #include "kv/library/options.h"
 
+#include <dlfcn.h>
+
 #include <span>
 #include <string>
 
@@ -7,6 +9,7 @@
 #include "cuda/scoped_context.h"
 #include "kv/braid_copier.h"
 #include "kv/kernel_copier.h"
+#include "loader/libc_dlsym.h"
 
 namespace braid::kv::abi {
 namespace {
@@ -19,6 +22,17 @@ Result<Layout> layout_of(const braid_kv_options& options) {
                         .gpu_stride_bytes = segment.gpu_stride_bytes,
                         .size_bytes = segment.size_bytes});
   return Layout::of(std::move(segments));
+}
+
+/// The driver's own batches. Under `braid run` the name leads to the interposer, whose kernels
+/// would move them: a mover of the driver's runs none.
+void pass_interposer(cuda::Driver& driver) {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return;
+  void* const batches = loader::libc_dlsym(library, "cuMemcpyBatchAsync");
+  if (batches != nullptr)
+    driver.copy_batch = reinterpret_cast<decltype(driver.copy_batch)>(batches);
+  dlclose(library);
 }
 
 Result<std::unique_ptr<Copier>> copier_over_own_link(const braid_kv_options& options,
@@ -62,6 +76,7 @@ Status start(const braid_kv_options& options, cuda::Driver& driver, Given& given
   BRAID_LET(opened, cuda::open_driver());
   driver = opened;
   BRAID_TRY(driver.check(driver.cuInit(0), "starting CUDA"));
+  pass_interposer(driver);
   BRAID_LET(copier, copier_of(options, driver));
   given.copier = std::move(copier);
   if (options.engine != nullptr) BRAID_TRY(prepare(options, driver));
