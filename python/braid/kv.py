@@ -17,6 +17,7 @@ is the one that BRAID_KV_LIBRARY names, or else as _library.py says.
 """
 import ctypes
 import dataclasses
+import threading
 
 from braid import _library as libraries
 
@@ -132,17 +133,21 @@ class Applied:
 
 
 _loaded = None
+_loading = threading.Lock()
 
 
 def _library():
     global _loaded
-    if _loaded is None:
-        _loaded = ctypes.CDLL(libraries.find("kv"))
+    with _loading:
+        if _loaded is not None:
+            return _loaded
+        library = ctypes.CDLL(libraries.find("kv"))
         for name, result in (("last_error", ctypes.c_char_p), ("refusal_words", ctypes.c_char_p),
                              ("host_block", ctypes.c_void_p), ("begin_step", ctypes.c_uint64),
                              ("close", None), ("wait", None), ("worker_host_block", ctypes.c_void_p),
                              ("worker_close", None), ("worker_wait", None)):
-            getattr(_loaded, "braid_kv_" + name).restype = result
+            getattr(library, "braid_kv_" + name).restype = result
+        _loaded = library  # whoever sees it sees its result types
     return _loaded
 
 

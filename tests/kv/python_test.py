@@ -7,7 +7,9 @@ the driver's instead of PyTorch's tensors.
 import ctypes
 import pathlib
 import sys
+import threading
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(sys.argv.pop(1))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
@@ -96,6 +98,22 @@ class PythonTest(unittest.TestCase):
                     self.assertGreater(statistics.native_bytes, 0)
                 else:
                     self.assertEqual(statistics.accelerated_bytes > 0, copies is not None)
+
+    def test_a_second_thread_finds_the_types_of_results(self):
+        found = []
+        second = threading.Thread(target=lambda: found.append(kv._library().braid_kv_begin_step.restype))
+
+        class Slow(ctypes.CDLL):
+            def __getattr__(self, name):
+                if second.ident is None:
+                    second.start()
+                    second.join(0.2)
+                return super().__getattr__(name)
+
+        with mock.patch.object(kv, "_loaded", None), mock.patch.object(kv.ctypes, "CDLL", Slow):
+            kv._library()
+            second.join()
+        self.assertEqual(found, [ctypes.c_uint64])
 
     def test_the_engine_is_asked_to_spare_the_gpu(self):
         with kv.Engine() as engine:
