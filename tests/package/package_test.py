@@ -3,6 +3,7 @@
 
   package_test.py tarball|deb QUESTION PACKAGES BUILD-FOLDER SOURCE-FOLDER
 """
+import io
 import json
 import os
 import pathlib
@@ -36,6 +37,13 @@ def lines(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+def check_rights(archive):
+    """The packages were made with umask 077: every user can use what is in them all the same."""
+    for member in archive:
+        rights = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        assert member.issym() or member.mode & 0o777 == rights, f"{member.name} is {member.mode:o}"
+
+
 def unpack(kind, packages, folder):
     """The folder that holds bin, lib and share."""
     pattern = {"tarball": "braid-*.tar.gz", "deb": "braid_*.deb"}[kind]
@@ -46,8 +54,13 @@ def unpack(kind, packages, folder):
         subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
         depends = lines("dpkg-deb", "--field", package, "Depends")
         assert depends == ["libc6 (>= {}.{})".format(*OLDEST_GLIBC)], depends
+        assert lines("dpkg-deb", "--field", package, "Recommends") == ["libfabric1, libcurl4"]
+        data = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            check_rights(archive)
         return folder / "usr"
     with tarfile.open(package) as archive:
+        check_rights(archive)
         archive.extractall(folder)
     top, = folder.iterdir()
     return top
