@@ -21,13 +21,15 @@ using multipath::ProcessTable;
 struct Engine {
   int32_t pid;
   ProcessRow* row;
+  bool is_near;  // of this PID namespace
 };
 
 std::vector<Engine> engines(ProcessTable& table, int32_t pid) {
   std::vector<Engine> found;
   for (size_t index = 0; index < ProcessTable::kRows; ++index)
-    if (table.is_alive(index) && (pid == 0 || table.pid(index) == pid))
-      found.push_back({table.pid(index), &table.row(index)});
+    if (table.is_alive(index) &&
+        (pid == 0 || (table.pid(index) == pid && table.is_of_this_namespace(index))))
+      found.push_back({table.pid(index), &table.row(index), table.is_of_this_namespace(index)});
   return found;
 }
 
@@ -40,9 +42,10 @@ std::string waits_of(ProcessRow& row) {
 int list(ProcessTable& table) {
   fmt::print("{:>8}  {:<16} {:<6} {}\n", "pid", "program", "braid", "relays");
   for (const Engine& engine : engines(table, 0))
-    fmt::print("{:>8}  {:<16} {:<6} {}\n", engine.pid, engine.row->name,
+    fmt::print("{:>8}  {:<16} {:<6} {}{}\n", engine.pid, engine.row->name,
                engine.row->is_off != 0 ? "off" : "on",
-               engine.row->answers != 0 ? "open" : "not open");
+               engine.row->answers != 0 ? "open" : "not open",
+               engine.is_near ? "" : ", in another namespace");
   return 0;
 }
 
@@ -62,8 +65,10 @@ int with(int32_t pid, const Use& use) {
   if (!table.ok()) return fail(table.status());
   const std::vector<Engine> found = engines(*table.value(), pid);
   if (pid != 0 && found.empty())
-    return fail(Status::error(fmt::format("process {} does not use braid", pid),
-                              "`braid ps` lists those of this user that do"));
+    return fail(
+        Status::error(fmt::format("process {} does not use braid", pid),
+                      "`braid ps` lists those of this user that do; ask for those of another "
+                      "namespace in their container"));
   return use(*table.value(), found);
 }
 

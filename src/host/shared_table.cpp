@@ -43,6 +43,12 @@ bool lock_at(int file, off_t at) {
   return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
+// What numbers of processes go by. 0: there is no /proc.
+uint64_t own_namespace() {
+  struct stat facts {};
+  return stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
+}
+
 Status refusal(const std::string& name, const std::string& why) {
   return Status::error(
       "processes of this host do not know of each other: /dev/shm" + name + " " + why,
@@ -104,7 +110,7 @@ void SharedTable::leave_all_in_child() noexcept {
 
 SharedTable::~SharedTable() {
   replace_open_table(this, nullptr);
-  if (own_row_) head_->pids[*own_row_] = 0;
+  if (own_row_) head_->namespaces[*own_row_] = head_->pids[*own_row_] = 0;
   munmap(head_, size_bytes_);
   if (file_ >= 0) close(file_);
 }
@@ -114,9 +120,16 @@ std::optional<size_t> SharedTable::claim(const std::function<void(void* row)>& c
     if (!lock_at(file_, static_cast<off_t>(index))) continue;
     own_row_ = index;
     clear(row(index));
+    head_->namespaces[index] = own_namespace();
     head_->pids[index] = getpid();
   }
   return own_row_;
+}
+
+bool SharedTable::is_of_this_namespace(size_t index) const {
+  const uint64_t other = head_->namespaces[index].load(std::memory_order_relaxed);
+  const uint64_t own = own_namespace();
+  return other == own || other == 0 || own == 0;
 }
 
 bool SharedTable::is_alive(size_t index) const {

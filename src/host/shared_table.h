@@ -46,6 +46,9 @@ class SharedTable {
   const void* row(size_t index) const { return rows_ + index * row_bytes_; }
   /// The number of the row's process, which may have died; 0: a free row.
   int32_t pid(size_t index) const { return head_->pids[index].load(std::memory_order_relaxed); }
+  /// False: the row's process is of another PID namespace, as in another container. There pid() is
+  /// another process here, or none.
+  bool is_of_this_namespace(size_t index) const;
   /// Whether the row's process lives. Makes a system call.
   bool is_alive(size_t index) const;
 
@@ -57,7 +60,8 @@ class SharedTable {
  private:
   struct Head {
     std::atomic<uint64_t> magic;
-    std::array<std::atomic<int32_t>, kRows> pids;  // together: readers look at all of them
+    std::array<std::atomic<int32_t>, kRows> pids;         // together: readers look at all of them
+    std::array<std::atomic<uint64_t>, kRows> namespaces;  // of the pids; 0: not known
   };
   SharedTable(int file, void* pages, size_t size_bytes, size_t row_bytes);
   static void leave_all_in_child() noexcept;

@@ -68,6 +68,8 @@ class ProcessTable {
   ProcessRow& row(size_t index) { return *static_cast<ProcessRow*>(table_->row(index)); }
   /// The row's process, which may have died; 0: a free row.
   int32_t pid(size_t index) const { return table_->pid(index); }
+  /// False: pid() is a number of another PID namespace, as in another container.
+  bool is_of_this_namespace(size_t index) const { return table_->is_of_this_namespace(index); }
   /// True if the row's process lives.
   bool is_alive(size_t index) const { return table_->is_alive(index); }
 
