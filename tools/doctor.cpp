@@ -11,7 +11,6 @@
 #include <bit>
 #include <cstdio>
 #include <ctime>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,12 +20,13 @@
 #include "cuda/driver.h"
 #include "cuda/kernels/image.h"
 #include "lending/cudart_hooks.h"
-#include "lending/visible_devices.h"
 #include "multipath/cost_file.h"
 #include "multipath/relay_topology.h"
 #include "preload/hooks.h"
 #include "tools/commands.h"
+#include "tools/in_child.h"
 #include "tools/in_force.h"
+#include "tools/lend.h"
 #include "tools/locate.h"
 #include "tools/open_server.h"
 
@@ -247,25 +247,17 @@ Finding check_copy(const DoctorRequest& request, const Options& options, Gpus gp
   return judge_copies(statistics, gpus, options.waits_for_relays ? "" : ", once relays are open");
 }
 
-// The driver that a program finds under braid, and how many of its GPUs are the program's. What is
-// lent, the started program says: the driver would have to start here to be asked.
+// The driver that a program finds under braid, and how many of its GPUs are the program's. A driver
+// that has started shows no other GPUs, so a child asks what is lent.
 Result<cuda::Driver> open_driver(const DoctorRequest& request, Gpus& gpus) {
-  constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
-  gpus.own = std::numeric_limits<int>::max();
-  const char* const visible = getenv(kVisibleVariable);
-  if (request.lend.empty() || visible == nullptr) return open_server(request.server);
-  const std::string own = visible;
-  const ChildResult child =
-      run_program(request, {}, {"sh", "-c", fmt::format("echo ${} >&2", lending::kLendVariable)});
-  const std::string said = last_line(child.error_output);
-  if (child.exit_code != 0) return Status::error(said.substr(said.find(' ') + 1));
-  BRAID_LET(lendable, lending::parse_lendable(said));
-  const auto widened = lending::widen(own, lendable);
-  if (widened) setenv(kVisibleVariable, widened->visible.c_str(), 1);
-  auto driver = open_server(request.server);
-  setenv(kVisibleVariable, own.c_str(), 1);
-  if (widened) gpus.own = widened->own_count;
-  return driver;
+  std::string lendable;
+  if (!request.lend.empty()) {
+    BRAID_LET(asked, ask_in_child([&] { return lendable_gpus(request.lend, request.server); }));
+    lendable = asked;
+  }
+  BRAID_LET(server, open_lent_server(lendable, request.server));
+  gpus.own = server.own_gpus;
+  return server.driver;
 }
 
 int doctor(const DoctorRequest& request) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "base/gpu_uuid.h"
@@ -17,16 +19,21 @@ namespace {
 
 using lending::LendableGpu;
 
-constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
+// `visible`: CUDA_VISIBLE_DEVICES, which CUDA reads when it starts; null: all GPUs.
+Result<cuda::Driver> open_with(const char* visible, const std::string& profile) {
+  const char* const own = std::getenv(lending::kVisibleVariable);
+  const std::string kept = own != nullptr ? own : "";
+  if (visible != nullptr)
+    setenv(lending::kVisibleVariable, visible, 1);
+  else
+    unsetenv(lending::kVisibleVariable);
+  auto opened = open_server(profile);
+  if (own != nullptr) setenv(lending::kVisibleVariable, kept.c_str(), 1);
+  return opened;
+}
 
 Result<std::vector<LendableGpu>> list_gpus(const std::string& profile) {
-  const char* const visible = std::getenv(kVisibleVariable);
-  const std::string kept = visible != nullptr ? visible : "";
-  unsetenv(kVisibleVariable);  // CUDA reads it when it starts
-  const auto opened = open_server(profile);
-  if (visible != nullptr) setenv(kVisibleVariable, kept.c_str(), 1);
-  if (!opened.ok()) return opened.status();
-  const cuda::Driver& driver = opened.value();
+  BRAID_LET(driver, open_with(nullptr, profile));
   int count = 0;
   BRAID_TRY(driver.check(driver.cuDeviceGetCount(&count), "counting the GPUs"));
   std::vector<LendableGpu> gpus;
@@ -54,19 +61,33 @@ Result<LendableGpu> find_gpu(const std::vector<LendableGpu>& gpus, const std::st
 }  // namespace
 
 Result<std::string> lendable_gpus(const std::string& choice, const std::string& profile) {
-  const char* const visible = std::getenv(kVisibleVariable);
+  const char* const visible = std::getenv(lending::kVisibleVariable);
   const std::string mig(lending::find_mig(visible != nullptr ? visible : ""));
   if (!mig.empty())
-    return Status::error(fmt::format("{} names the MIG instance '{}'", kVisibleVariable, mig),
-                         "MIG instances reach no other GPU: run without --lend");
+    return Status::error(
+        fmt::format("{} names the MIG instance '{}'", lending::kVisibleVariable, mig),
+        "MIG instances reach no other GPU: run without --lend");
   BRAID_LET(gpus, list_gpus(profile));
   if (choice == "all") return lending::format_lendable(gpus);
   std::vector<LendableGpu> chosen;
   for (const std::string_view entry : lending::split_list(choice)) {
     BRAID_LET(gpu, find_gpu(gpus, std::string(entry)));
-    chosen.push_back(gpu);
+    if (std::find(chosen.begin(), chosen.end(), gpu) == chosen.end()) chosen.push_back(gpu);
   }
   return lending::format_lendable(chosen);
+}
+
+Result<LentServer> open_lent_server(const std::string& lendable, const std::string& profile) {
+  const char* const visible = std::getenv(lending::kVisibleVariable);
+  const auto gpus = lending::parse_lendable(lendable);
+  const auto widened =
+      visible != nullptr && gpus.ok() ? lending::widen(visible, gpus.value()) : std::nullopt;
+  if (!widened) {
+    BRAID_LET(driver, open_server(profile));
+    return LentServer{driver, std::numeric_limits<int>::max()};
+  }
+  BRAID_LET(driver, open_with(widened->visible.c_str(), profile));
+  return LentServer{driver, widened->own_count};
 }
 
 }  // namespace braid::tools

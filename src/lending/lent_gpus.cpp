@@ -2,13 +2,19 @@
 // and its children inherit, the value that the user or the launcher has set.
 #include "lending/lent_gpus.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "lending/cudart_start.h"
 #include "lending/visible_devices.h"
@@ -17,13 +23,13 @@
 namespace braid::lending {
 namespace {
 
-constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
-
 struct State {
   std::mutex starting;                  // no other thread may see half a start
   std::atomic<bool> is_decided{false};  // cuInit has succeeded once
   std::atomic<int> own_count{INT_MAX};  // GPUs from this number on are lent
   std::atomic<int> all_count{INT_MAX};  // and end before this one
+  std::atomic<bool> is_starting{false};
+  std::atomic<char*> own_entry{nullptr};  // of `environ`: what the program's children inherit
 };
 
 constinit State state;
@@ -52,12 +58,37 @@ bool is_kept_from_lending(const link_map* static_cudart, Say say) {
   return true;
 }
 
+// Another thread of the program may fork meanwhile, and its child start a program. No setenv here:
+// its lock may be held by a thread that the child does not have.
+void restore_in_child() noexcept {
+  if (!state.is_starting.load()) return;
+  const std::string_view name = kVisibleVariable;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (std::string_view(*entry).starts_with(name) && (*entry)[name.size()] == '=')
+      *entry = state.own_entry.load();
+  state.is_starting.store(false);
+}
+
+// The one that children of an earlier start may have stays.
+void keep_own_entry(const std::string& own) {
+  const std::string entry = std::string(kVisibleVariable) + "=" + own;
+  if (const char* kept = state.own_entry.load(); kept != nullptr && entry == kept) return;
+  char* const text = strdup(entry.c_str());  // owner: the environment of children, for ever
+  if (text == nullptr) throw std::bad_alloc();
+  state.own_entry.store(text);
+}
+
 // The variable exists already, so its entry in `environ` is replaced in one store.
 CUresult start_with(const DriverStart& driver, unsigned flags, const WidenedDevices& devices) {
   const std::string own = std::getenv(kVisibleVariable);
+  static const int watched = pthread_atfork(nullptr, nullptr, restore_in_child);
+  (void)watched;
+  keep_own_entry(own);
+  state.is_starting.store(true);
   setenv(kVisibleVariable, devices.visible.c_str(), 1);
   const CUresult result = driver.init(flags);
   setenv(kVisibleVariable, own.c_str(), 1);
+  state.is_starting.store(false);
   if (result != CUDA_SUCCESS) return driver.init(flags);  // the answer without lending
   // The driver's list ends at the first entry that names no GPU, which may be one of the program's
   // entries.

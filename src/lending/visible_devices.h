@@ -18,6 +18,8 @@ namespace braid::lending {
 
 /// The variable by which `braid run` tells the library what may be lent.
 inline constexpr const char* kLendVariable = "BRAID_LEND";
+/// The variable by which CUDA and launchers choose the program's own GPUs.
+inline constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
 
 /// A GPU by both its names in CUDA_VISIBLE_DEVICES.
 struct LendableGpu {

@@ -113,6 +113,11 @@ TEST(Doctor, JudgesLentGpusAsTheProgramGetsThem) {
       << lent.output;
   const ChildResult alone = run_child(doctor, {{"CUDA_VISIBLE_DEVICES", "3"}});
   EXPECT_EQ(alone.exit_code, 1) << alone.output;
+  Words counted = lend;
+  counted.insert(counted.end(), {"--stats", "text"});
+  const ChildResult text = run_child(counted, two);
+  EXPECT_NE(line_of(text.output, "driver").find("2 GPUs and 6 lent"), std::string::npos)
+      << text.output << text.errors;
   lend.back() = "9";
   const ChildResult wrong = run_child(lend, two);
   EXPECT_EQ(wrong.exit_code, 1);
