@@ -114,14 +114,17 @@ Status write_cost_file(const std::string& path, const CostFile& file) {
     for (const CostRow& row : cost_rows())
       document[kDirectionNames[static_cast<size_t>(direction)]][row.name] =
           file.costs.of(direction).*row.value;
-  const std::string draft = path + "." + std::to_string(getpid());
+  // A link stays one: what it leads to is replaced.
+  std::error_code ignored;
+  const fs::path target = fs::canonical(path, ignored);
+  const std::string place = ignored ? path : target.string();
+  const std::string draft = place + "." + std::to_string(getpid());
   errno = 0;
   std::ofstream stream(draft, std::ios::binary);
   stream << document.dump(2) << '\n';
   stream.close();
-  if (stream && std::rename(draft.c_str(), path.c_str()) == 0) return {};
+  if (stream && std::rename(draft.c_str(), place.c_str()) == 0) return {};
   const std::string reason = std::strerror(errno);
-  std::error_code ignored;
   fs::remove(draft, ignored);
   return Status::error("cannot write '" + path + "': " + reason,
                        "Name a file in a folder where you may write: --out FILE");

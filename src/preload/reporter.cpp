@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "multipath/process_table.h"
 #include "preload/descriptor.h"
@@ -34,6 +36,7 @@ constexpr int kEndWaitMs = 100;
 struct Settings {
   StatsFormat format;
   std::string file;               // empty: stderr
+  bool is_refused = false;        // nothing may take the file's place
   std::chrono::seconds interval;  // zero: none
   StatisticsSource reported;
 };
@@ -68,6 +71,9 @@ void write_to(Descriptor& to, const Settings& settings) noexcept {
 // Whoever reads the file sees the old report or the new one, never half of one.
 bool replace_file(const Settings& settings) noexcept {
   const ProcessPath path(settings.file, getpid());
+  struct stat facts {};
+  if (settings.is_refused || (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)))
+    return false;
   const ProcessPath fresh(settings.file, getpid(), ".new");
   Descriptor file{open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   if (file.number < 0) return false;
@@ -175,7 +181,30 @@ void listen_early() {
   if (options.ok() && options.value().stats_signal != 0) listen_for(options.value().stats_signal);
 }
 
-Status check_file(const std::string& file) {
+// A link stays one: what it leads to is replaced.
+std::string place_of(const std::string& file) {
+  std::error_code missing;
+  const std::filesystem::path place = std::filesystem::canonical(file, missing);
+  return missing ? std::filesystem::absolute(file).string() : place.string();
+}
+
+// A new file takes its place. A log that standard error goes to would lose what it holds.
+Status check_replaceable(const std::string& file) {
+  constexpr const char* kRemedy = "Leave it out: statistics then go to stderr";
+  const ProcessPath path(file, getpid());
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) return {};
+  if (!S_ISREG(facts.st_mode))
+    return Status::error("BRAID_STATS_FILE: '" + file + "' is no regular file", kRemedy);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat other {};
+    if (fstat(output, &other) == 0 && other.st_dev == facts.st_dev && other.st_ino == facts.st_ino)
+      return Status::error("BRAID_STATS_FILE: '" + file + "' is where the output goes", kRemedy);
+  }
+  return {};
+}
+
+Status check_folder(const std::string& file) {
   const ProcessPath fresh(file, getpid(), ".new");
   const int descriptor = open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0)
@@ -204,11 +233,14 @@ void expect_report() noexcept {
 Status start_reporting(const Options& options, const StatisticsSource& reported) {
   Status status;
   if (options.stats == StatsFormat::kNone) return status;
-  auto settings = std::make_unique<Settings>(Settings{
-      options.stats, options.stats_file, std::chrono::seconds(options.stats_interval_s), reported});
+  auto settings = std::make_unique<Settings>(
+      Settings{options.stats, options.stats_file, false,
+               std::chrono::seconds(options.stats_interval_s), reported});
   if (!settings->file.empty()) {
-    settings->file = std::filesystem::absolute(settings->file).string();
-    status = check_file(settings->file);
+    status = check_replaceable(settings->file);
+    settings->is_refused = !status.ok();
+    settings->file = place_of(settings->file);
+    if (status.ok()) status = check_folder(settings->file);
   }
   reporter.pid.store(getpid());
   reporter.settings.store(settings.release());

@@ -1,5 +1,7 @@
 // What a user sees of braid: statistics at every kind of end, on a signal and in files, and the
 // log.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -201,6 +203,42 @@ TEST_F(Observe, AFileThatCannotBeWrittenIsSaidOnce) {
   EXPECT_EQ(child.exit_code, 0);
   EXPECT_TRUE(child.errors.starts_with("braid: BRAID_STATS_FILE: '")) << child.errors;
   EXPECT_NE(child.errors.find("No such file"), std::string::npos) << child.errors;
+}
+
+TEST_F(Observe, WhatIsNoRegularFileStaysWhatItIs) {
+  const fs::path fifo = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const ChildResult child =
+      run({}, {"env", "BRAID_STATS_FILE=" + fifo.string(), kScenarios, "copy_once"});
+  EXPECT_EQ(child.exit_code, 0);
+  EXPECT_TRUE(child.errors.starts_with("braid: BRAID_STATS_FILE: '" + fifo.string() +
+                                       "' is no regular file. Leave it out"))
+      << child.errors;
+  EXPECT_TRUE(fs::is_fifo(fifo));
+  EXPECT_EQ(files().size(), 1u);
+}
+
+// Never /dev/stderr itself: root would replace it for the whole machine if this failed.
+TEST_F(Observe, TheFileThatTakesStandardErrorIsNotReplaced) {
+  const std::string log = (folder_ / "log").string();
+  const std::string link = (folder_ / "stderr").string();
+  fs::create_symlink("/proc/self/fd/2", link);
+  const ChildResult child = run({}, {"sh", "-c",
+                                     "echo kept >" + log + "; BRAID_STATS_FILE=" + link + " " +
+                                         kScenarios + " copy_once 2>>" + log});
+  EXPECT_EQ(child.exit_code, 0) << child.errors;
+  EXPECT_TRUE(text_of(log).starts_with("kept\nbraid: BRAID_STATS_FILE: '" + link + "' is where"))
+      << text_of(log);
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
+TEST_F(Observe, ALinkLeadsToTheFileOfStatistics) {
+  std::ofstream(folder_ / "s.prom") << "old";
+  fs::create_symlink("s.prom", folder_ / "link");
+  const ChildResult child = run({"--stats-file", folder_ / "link"}, {kScenarios, "copy_once"});
+  EXPECT_EQ(child.errors, "");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(text_of(folder_ / "s.prom").starts_with("# HELP ")) << text_of(folder_ / "s.prom");
 }
 
 TEST_F(Observe, TheLogHasALineForEachLargeCopy) {
