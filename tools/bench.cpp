@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
@@ -11,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/open_server.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 namespace {
@@ -208,9 +208,7 @@ Status check_paths(const std::vector<int>& paths, int gpus) {
 
 Status write_records(const std::string& file, const nlohmann::json& records) {
   if (file.empty()) return {};
-  std::ofstream stream(file);
-  stream << records.dump(2) << std::endl;
-  return stream ? Status() : Status::error("cannot write '" + file + "'");
+  return write_file(file, records.dump(2) + "\n");
 }
 
 // Whether every byte of every copy was right.

@@ -1,13 +1,10 @@
 #include "tools/fabric_bench.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -20,6 +17,7 @@
 #include "tools/commands.h"
 #include "tools/in_child.h"
 #include "tools/locate.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 namespace {
@@ -185,29 +183,12 @@ class Bench {
 
 /// In a process of its own, since one that has loaded libfabric must not fork.
 Findings bench_apart(const BenchOptions& options, const bench::RaceOptions& race) {
+  const auto found = ask_in_child(
+      [&]() -> Result<std::string> { return Bench(options, race).run().to_json().dump(); });
+  if (found.ok()) return Findings::of(json::parse(found.value()));
   Findings lost;
   lost.error = std::string(race.rails.provider()) + " does not work here";
-  int ends[2];
-  std::fflush(nullptr);
-  if (pipe2(ends, O_CLOEXEC) != 0) return lost;
-  const pid_t process = fork();
-  if (process == 0) {
-    close(ends[0]);
-    const std::string text = Bench(options, race).run().to_json().dump();
-    const bool is_said =
-        write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    std::fflush(stdout);
-    _exit(is_said ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string text;
-  char part[4096];
-  for (ssize_t got = 0; (got = read(ends[0], part, sizeof part)) > 0;)
-    text.append(part, static_cast<size_t>(got));
-  close(ends[0]);
-  int status = 1;
-  waitpid(process, &status, 0);
-  return status == 0 ? Findings::of(json::parse(text)) : lost;
+  return lost;
 }
 
 /// Without quirks: there is no such provider.
@@ -303,8 +284,11 @@ int bench_all(const BenchOptions& options) {
     all.missing.insert(found.missing.begin(), found.missing.end());
     all.not_applicable.insert(found.not_applicable.begin(), found.not_applicable.end());
   }
-  if (!options.json_file.empty()) std::ofstream(options.json_file) << all.records.dump(2) << "\n";
-  const Status status = shortcomings(options, all);
+  Status status = shortcomings(options, all);
+  if (!options.json_file.empty()) {
+    const Status written = write_file(options.json_file, all.records.dump(2) + "\n");
+    if (status.ok()) status = written;
+  }
   return status.ok() ? 0 : fail(status);
 }
 

@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <random>
 
 #include "fabric/library/report.h"
 #include "tools/commands.h"
 #include "tools/fabric_demo_parts.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 namespace {
@@ -63,9 +63,8 @@ class Demo {
     if (!has_begun)
       return fail(Status::error("the writes have not begun", "Try `braid fabric doctor`"));
     print_table();
-    std::ofstream file(options_.svg_file);
-    file << demo_svg(samples(), marks_);
-    if (!file.flush()) return fail(Status::error("'" + options_.svg_file + "' cannot be written"));
+    const Status written = write_file(options_.svg_file, demo_svg(samples(), marks_));
+    if (!written.ok()) return fail(written);
     fmt::print("plot: {}\n", options_.svg_file);
     return judge(has_ended);
   }

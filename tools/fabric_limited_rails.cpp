@@ -1,11 +1,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/fabric/limited_rails.h"
+#include "tools/commands.h"
 #include "tools/fabric_bench.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 
@@ -31,8 +32,10 @@ int bench_limited_rails(int turns, const std::string& json_file) {
   } else {
     fmt::print("waived: {}\n", result.waived);
   }
-  if (!json_file.empty())
-    std::ofstream(json_file) << nlohmann::json::array({record}).dump(2) << "\n";
+  if (!json_file.empty()) {
+    const Status written = write_file(json_file, nlohmann::json::array({record}).dump(2) + "\n");
+    if (!written.ok()) return fail(written);
+  }
   return result.waived.empty() && !result.is_verified ? 1 : 0;
 }
 

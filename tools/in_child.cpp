@@ -1,5 +1,6 @@
 #include "tools/in_child.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +38,8 @@ std::string read_all(int from) {
 
 Result<std::string> ask_in_child(const std::function<Result<std::string>()>& ask) {
   int ends[2];
-  if (pipe(ends) != 0) return Status::error("there is no pipe to a child process");
+  // What the child starts must not keep the pipe open.
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::error("there is no pipe to a child process");
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) answer(ends[1], ask());

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "tools/serving/designer.h"
 #include "tools/serving/losses.h"
 #include "tools/serving/report.h"
+#include "tools/write_file.h"
 #include "topology/json_reader.h"
 
 namespace braid::tools {
@@ -36,15 +36,6 @@ struct Options {
   double ttft_ms = 5000, tbt_ms = 100;
   int seeds = 10, jobs = 0, gpus = 1;
 };
-
-Status write(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) return {};
-  return Status::error(fmt::format("cannot write '{}'", path.string()),
-                       "Name a folder where you may write: --out DIR");
-}
 
 Result<figures::Setting> setting_of(const Options& options) {
   figures::Setting setting;
@@ -88,13 +79,13 @@ Status make_figures(const Options& options, const figures::Setting& setting,
     BRAID_LET(figure, figures::make_figure(name, setting, laboratory));
     const std::string json_name = fmt::format("figure-{}.json", name);
     const std::string json = figures::json_of(figure, setting, laboratory);
-    BRAID_TRY(write(folder / json_name, json));
-    BRAID_TRY(
-        write(folder / fmt::format("figure-{}.svg", name), figures::svg_of(figure, laboratory)));
+    BRAID_TRY(write_file(folder / json_name, json));
+    BRAID_TRY(write_file(folder / fmt::format("figure-{}.svg", name),
+                         figures::svg_of(figure, laboratory)));
     BRAID_LET(losses, figures::losses_of(json, json_name));
     report += figures::report_of(figure, laboratory) + losses;
     // What is there stays, whatever comes next.
-    BRAID_TRY(write(folder / "report.md", report));
+    BRAID_TRY(write_file(folder / "report.md", report));
     fmt::print("figure {}: {}\n", name, figure.title);
     std::fflush(stdout);
   }

@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/commands.h"
 #include "tools/locate.h"
+#include "tools/write_file.h"
 #include "transfer/sim/figures.h"
 
 namespace braid::tools {
@@ -64,10 +64,8 @@ int simulate(const SimulateOptions& options) {
     fmt::print("\n{}/report.md, report.json and a plot for each figure\n", options.out);
   }
   if (!options.json_file.empty()) {
-    std::ofstream file(options.json_file);
-    file << sim::to_json(figures, options.seeds);
-    if (!file.flush())
-      return fail(Status::error("cannot write '" + options.json_file + "'", "Name another file"));
+    const Status written = write_file(options.json_file, sim::to_json(figures, options.seeds));
+    if (!written.ok()) return fail(written);
   }
   const bool all_met = std::all_of(figures.begin(), figures.end(), [](const sim::Figure& figure) {
     return std::all_of(figure.verdicts.begin(), figure.verdicts.end(),
@@ -76,23 +74,15 @@ int simulate(const SimulateOptions& options) {
   return all_met ? 0 : 1;
 }
 
-// Other simulations may have made it.
-CLI::App* simulate_command(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (command->get_name() == "simulate") return command;
-  CLI::App* command = app.add_subcommand("simulate", "what would happen, in virtual time");
-  command->require_subcommand(1);
-  return command;
-}
-
 }  // namespace
 
 void add_simulate_transfer_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<SimulateOptions>();
-  CLI::App* command = simulate_command(app)->add_subcommand(
-      "transfer",
-      "transfers over many rails (docs/transfer.md), beside other methods and an oracle; the exit "
-      "code is 1 where a bar is not met");
+  CLI::App* command = app.get_subcommand("simulate")
+                          ->add_subcommand("transfer",
+                                           "transfers over many rails (docs/transfer.md), beside "
+                                           "other methods and an oracle; the exit "
+                                           "code is 1 where a bar is not met");
   command->add_option("--figure", options->figure, "all, or one of: " + figure_names())
       ->type_name("NAME")
       ->check([](const std::string& name) {

@@ -8,19 +8,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "base/try.h"
 #include "tools/commands.h"
 #include "tools/tebench_plot.h"
 #include "tools/transfer_options.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 namespace {
 
 constexpr std::chrono::seconds kLimit{60};
+constexpr std::chrono::seconds kEndLimit{5};  // for a target to end
 
 Result<TransferMemory> open_memory(uint64_t size_bytes, const TebenchOptions& bench) {
   const std::optional<int> gpu =
@@ -45,13 +47,18 @@ Status be_target(const Transfer::Options& options, const TebenchOptions& bench) 
   return serve_until_the_end(engine, 0);
 }
 
-/// A target of our own: its name comes through the pipe.
+/// A target of our own: its name comes through the pipe. It is to end by itself, since libfabric's
+/// shared memory would outlive it.
 class OwnTarget {
  public:
   ~OwnTarget() {
     if (process_ <= 0) return;
-    kill(process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
+    kill(process_, SIGTERM);
+    const auto limit = std::chrono::steady_clock::now() + kEndLimit;
+    while (waitpid(process_, nullptr, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > limit) kill(process_, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
   /// Before this process has threads.
   Result<std::string> start(const Transfer::Options& options, const TebenchOptions& bench) {
@@ -150,7 +157,8 @@ int run(const Transfer::Options& options, const TebenchOptions& wanted) {
   if (!wanted.json_file.empty()) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const TebenchRow& row : rows) json.push_back(to_json(row));
-    std::ofstream(wanted.json_file) << json.dump(1) << "\n";
+    const Status written = write_file(wanted.json_file, json.dump(1) + "\n");
+    if (done.ok() && !written.ok()) return fail(written);
   }
   return done.ok() ? 0 : fail(done);
 }
@@ -163,6 +171,7 @@ void add_sizes(CLI::App& command, TebenchOptions& wanted) {
   };
   size("--total_buffer_size", wanted.total_buffer_size, "of each side");
   size("--start_block_size", wanted.start_block_size, "bytes of a request");
+  command.get_option("--start_block_size")->check(CLI::PositiveNumber);
   size("--max_block_size", wanted.max_block_size, "doubled up to here");
   command.add_option("--start_batch_size", wanted.start_batch_size, "requests of a batch")
       ->check(CLI::PositiveNumber);

@@ -1,6 +1,6 @@
 #include "tools/tebench_plot.h"
+#include "tools/write_file.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "transfer/sim/figure.h"
@@ -60,10 +60,7 @@ Status ThroughputPlot::write(const std::string& file) {
   plot.y_label = "GB/s";
   for (const auto& [text, way] : ways_) plot.series.push_back({text, way.gbps});
   plot.marks = marks_;
-  std::ofstream out(file);
-  out << transfer::sim::to_svg(plot);
-  if (out.flush()) return {};
-  return Status::error("cannot write '" + file + "'", "Name another file");
+  return write_file(file, transfer::sim::to_svg(plot));
 }
 
 }  // namespace braid::tools

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "tools/commands.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 
@@ -33,10 +33,8 @@ int show(const ViewOptions& options, const std::function<Result<View>()>& look) 
     fmt::print("{}", view.value().text);
     std::fflush(stdout);
     if (!options.json_file.empty()) {
-      std::ofstream file(options.json_file);
-      file << view.value().json.dump(1) << "\n";
-      if (!file.flush())
-        return fail(Status::error("cannot write '" + options.json_file + "'", "Name another file"));
+      const Status written = write_file(options.json_file, view.value().json.dump(1) + "\n");
+      if (!written.ok()) return fail(written);
     }
     if (!options.is_watched || i + 1 == options.count) return 0;
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_s));
