@@ -19,6 +19,10 @@ int fail(const Status& status);
 /// Whether a file can be written at `path`, which is asked before the work whose result goes there.
 Status check_writable(const std::string& path);
 
+/// Whether a new file can take the place of `path`, or appear there: only a regular file is
+/// replaced, and its folder must take the new one. `remedy`: where it is none.
+Status check_replaceable(const std::string& path, const std::string& remedy);
+
 /// --server of every command.
 void add_server_option(CLI::App& command, std::string& server);
 

@@ -47,7 +47,7 @@ struct Side {
 class ReportFolder {
  public:
   ReportFolder() {
-    std::string name = (fs::temp_directory_path() / "braid-compare-XXXXXX").string();
+    std::string name = parent() + "/braid-compare-XXXXXX";
     if (mkdtemp(name.data()) != nullptr) path_ = name;
   }
   ~ReportFolder() {
@@ -58,6 +58,10 @@ class ReportFolder {
   ReportFolder& operator=(const ReportFolder&) = delete;
 
   const fs::path& path() const { return path_; }  // empty: there is none
+  static std::string parent() {
+    const char* const chosen = std::getenv("TMPDIR");
+    return chosen != nullptr && *chosen != '\0' ? chosen : "/tmp";
+  }
 
  private:
   fs::path path_;
@@ -149,7 +153,7 @@ Status measure(const CompareRequest& request, const Words& options, const Words&
   for (int turn = 0; turn < request.turns; ++turn) {
     const ReportFolder reports;
     if (reports.path().empty())
-      return Status::error("no folder can be made in " + fs::temp_directory_path().string(),
+      return Status::error("no folder can be made in " + ReportFolder::parent(),
                            "Set TMPDIR to one that can be written to");
     const Words counted = {"--stats", "json", "--stats-file", reports.path() / "%p"};
     for (int side = 0; side < 2; ++side)

@@ -23,6 +23,15 @@ int fail(const Status& status) {
   return 1;
 }
 
+namespace {
+
+Status cannot_write(const std::string& path, int error) {
+  return Status::error(fmt::format("cannot write '{}': {}", path, std::strerror(error)),
+                       "Name a file in a folder that is there, where you may write");
+}
+
+}  // namespace
+
 Status check_writable(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -33,8 +42,18 @@ Status check_writable(const std::string& path) {
     errno = EISDIR;
   else if (access(at.c_str(), W_OK) == 0)
     return {};
-  return Status::error(fmt::format("cannot write '{}': {}", path, std::strerror(errno)),
-                       "Name a file in a folder that is there, where you may write");
+  return cannot_write(path, errno);
+}
+
+Status check_replaceable(const std::string& path, const std::string& remedy) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  if (!fs::exists(there) || fs::is_directory(there)) return check_writable(path);
+  if (!fs::is_regular_file(there))
+    return Status::error(fmt::format("'{}' is no regular file", path), remedy);
+  const fs::path folder = fs::canonical(path, ignored).parent_path();
+  return access(folder.c_str(), W_OK) == 0 ? Status() : cannot_write(path, errno);
 }
 
 void add_server_option(CLI::App& command, std::string& server) {

@@ -81,9 +81,14 @@ Status check_gpus(const Options& options, int gpu_count, const std::string& serv
 Status check_files(const Options& options) {
   if (!options.costs.empty() && options.costs != "none")
     BRAID_TRY(multipath::read_cost_file(options.costs).status());
-  for (const std::string& file : {options.stats_file, options.log == "stderr" ? "" : options.log})
-    if (!file.empty()) BRAID_TRY(check_writable(preload::ProcessPath(file, getpid()).c_str()));
-  return {};
+  const auto path_of = [](const std::string& file) {
+    return std::string(preload::ProcessPath(file, getpid()).c_str());
+  };
+  if (!options.stats_file.empty())
+    BRAID_TRY(check_replaceable(path_of(options.stats_file),
+                                "Leave --stats-file out: statistics then go to stderr"));
+  if (options.log.empty() || options.log == "stderr") return {};
+  return check_writable(path_of(options.log));
 }
 
 // The program may be another product's whose names begin alike.
@@ -96,9 +101,10 @@ Status check_real_server(const Options& options) {
   // Starting the driver takes a while, so only a list of GPUs is worth it.
   if (options.relays.kind != RelayChoice::Kind::kList) return {};
   BRAID_LET(count, ask_in_child([]() -> Result<std::string> {
-              BRAID_LET(driver, open_server(""));
+              const char* const lendable = std::getenv(lending::kLendVariable);
+              BRAID_LET(server, open_lent_server(lendable != nullptr ? lendable : "", ""));
               int gpus = 0;
-              driver.cuDeviceGetCount(&gpus);
+              server.driver.cuDeviceGetCount(&gpus);
               return std::to_string(gpus);
             }));
   return check_gpus(options, std::stoi(count), "this machine");
@@ -186,9 +192,16 @@ Status check_words(const std::vector<std::string>& stray, const std::vector<std:
   return {};
 }
 
+// Asked when something has failed: starting the driver takes a while.
+bool has_gpus(const RunRequest& request) {
+  return !request.server.empty() || ask_in_child([]() -> Result<std::string> {
+                                      BRAID_TRY(open_server("").status());
+                                      return std::string();
+                                    }).ok();
+}
+
 // What the options say of the server, and the environment that goes with it.
 Status prepare_server(const RunRequest& request, const Options& options) {
-  BRAID_TRY(check_files(options));
   // Before what may name GPUs that are lent.
   if (!request.is_native) BRAID_TRY(lend_gpus(request));
   BRAID_TRY(request.server.empty() ? check_real_server(options)
@@ -213,12 +226,17 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   if (!options.ok()) return fail_run(options.status());
   warn_of_unknown_variables();
   status = check_installation(request);
-  if (!status.ok() && request.is_best_effort) {
+  bool is_machine_lacking = !status.ok();  // not the user's mistake
+  if (status.ok()) status = check_files(options.value());
+  if (status.ok()) {
+    status = prepare_server(request, options.value());
+    is_machine_lacking = !status.ok() && request.is_best_effort && !has_gpus(request);
+  }
+  if (is_machine_lacking && request.is_best_effort) {
     fmt::print(stderr, "braid: {}. The program runs without braid (--best-effort)\n",
                status.message());
     return execute_natively(program);
   }
-  if (status.ok()) status = prepare_server(request, options.value());
   if (!status.ok()) return fail_run(status);
   if (request.is_native) return execute_natively(program);
   if (is_static(file.path))

@@ -212,7 +212,7 @@ Result<std::string> place_for(const Arguments& arguments, const Options& options
   if (path.empty())
     return Status::error("there is no place for the file: BRAID_COSTS is none, or there is no HOME",
                          "Name one, --out FILE, or only look: --dry-run");
-  BRAID_TRY(check_writable(path));
+  BRAID_TRY(check_replaceable(path, "Name a regular file: --out FILE"));
   return path;
 }
 

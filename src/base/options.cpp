@@ -222,6 +222,26 @@ std::string cache_folder_of(const std::function<const char*(const char*)>& get) 
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache" : "";
 }
 
+// Not in the table, since `braid run` has no such options.
+constexpr const char* kOtherVariables[] = {
+    // of the emulated server
+    "BRAID_SERVER",
+    "BRAID_FAULTS",
+    // by which `braid run` tells the program
+    "BRAID_LEND",
+    "BRAID_STARTED",
+    // of the fabric, and of transfers
+    "BRAID_FABRIC_NICS",
+    "BRAID_FABRIC_SECRET_FILE",
+    "BRAID_TRANSFER_STORE",
+    "BRAID_TRANSFER_SOCKETS",
+    "BRAID_RUNTIME_DIR",
+    // of python/braid
+    "BRAID_LIBRARY",
+    "BRAID_KV_LIBRARY",
+    "BRAID_TRANSFER_LIBRARY",
+};
+
 }  // namespace
 
 std::vector<std::string> unknown_variables() {
@@ -229,13 +249,8 @@ std::vector<std::string> unknown_variables() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const std::string name = text.substr(0, text.find('='));
-    // Not in the table: two are the emulated server's, one names lent GPUs, one the process that
-    // `braid run` became, two are the fabric's, and three are those of transfers.
-    bool is_known = !name.starts_with("BRAID_") || name == "BRAID_SERVER" ||
-                    name == "BRAID_FAULTS" || name == "BRAID_LEND" || name == "BRAID_STARTED" ||
-                    name == "BRAID_FABRIC_NICS" || name == "BRAID_FABRIC_SECRET_FILE" ||
-                    name == "BRAID_TRANSFER_STORE" || name == "BRAID_RUNTIME_DIR" ||
-                    name == "BRAID_TRANSFER_SOCKETS" || name == kExperimentVariable;
+    bool is_known = !name.starts_with("BRAID_") || name == kExperimentVariable;
+    for (const char* other : kOtherVariables) is_known = is_known || name == other;
     for (const Entry& entry : entries()) is_known = is_known || name == entry.row.name;
     if (!is_known) unknown.push_back(name);
   }

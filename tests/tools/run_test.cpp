@@ -1,44 +1,19 @@
 // `braid run`: what the program is given, and what is said when it cannot be started.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "base/options.h"
 #include "multipath/engine.h"
-#include "tests/support/child.h"
+#include "tests/tools/braid_run.h"
 
 namespace braid::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
-
-const Words kEmulated = {"--server", "h20x8"};
-constexpr int kRunFailed = 125;
-
-ChildResult braid_run(const Words& options, const Words& program,
-                      const Environment& environment = {}) {
-  Words words{BRAID_COMMAND, "run"};
-  words.insert(words.end(), options.begin(), options.end());
-  words.push_back("--");
-  words.insert(words.end(), program.begin(), program.end());
-  return run_child(words, environment);
-}
-
-Words emulated_with(const Words& options) {
-  Words all = kEmulated;
-  all.insert(all.end(), options.begin(), options.end());
-  return all;
-}
-
-void expect_refusal(const ChildResult& child, int exit_code, const Words& parts) {
-  EXPECT_EQ(child.exit_code, exit_code) << child.errors;
-  EXPECT_TRUE(child.errors.starts_with("braid: ")) << child.errors;
-  for (const std::string& part : parts)
-    EXPECT_NE(child.errors.find(part), std::string::npos) << part << " in: " << child.errors;
-}
 
 TEST(Run, TheNumberOfHardwareQueuesIsTheProgramsOwn) {
   const Words program = {"/bin/sh", "-c", "echo ${CUDA_DEVICE_MAX_CONNECTIONS-unset}"};
@@ -142,6 +117,85 @@ TEST(Run, OptionsThatWouldDoNothingAreNamed) {
                  {"'/dev/null' is no regular file"});
 }
 
+// The report replaces the file: as root, /dev/null would be one no more.
+TEST(Run, OnlyARegularFileIsReplacedByStatistics) {
+  const fs::path file = fs::path(::testing::TempDir()) / ("fifo_" + std::to_string(getpid()));
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  expect_refusal(braid_run(emulated_with({"--stats-file", file}), {"true"}), kRunFailed,
+                 {"'" + file.string() + "' is no regular file", "Leave --stats-file out"});
+  EXPECT_TRUE(fs::is_fifo(file));
+  fs::remove(file);
+  fs::create_symlink("/proc/self/fd/2", file);  // as /dev/stderr
+  expect_refusal(braid_run(emulated_with({"--stats-file", file}), {"true"}), kRunFailed,
+                 {"'" + file.string() + "' is no regular file"});
+  fs::remove(file);
+}
+
+TEST(Run, AFolderThatTakesNoNewReportIsSaid) {
+  const fs::path folder = fs::path(::testing::TempDir()) / ("shut_" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const fs::path file = folder / "stats";
+  std::ofstream{file};
+  fs::permissions(file, fs::perms::all);
+  ASSERT_EQ(chmod(folder.c_str(), 0555), 0);
+  Words words{BRAID_COMMAND, "run", "--server", "h20x8", "--stats-file", file, "--", "true"};
+  if (geteuid() == 0)  // may write everywhere
+    words.insert(words.begin(), {"setpriv", "--reuid", "65534", "--clear-groups"});
+  expect_refusal(run_child(words), kRunFailed, {"cannot write '" + file.string(), "denied"});
+  fs::permissions(folder, fs::perms::owner_all);
+  fs::remove_all(folder);
+}
+
+// A driver that starts and has no GPU, as on the login node of a cluster.
+TEST(Run, WithBestEffortADriverWithoutGpusIsForgivenWhateverIsAskedOfIt) {
+  const Environment driver{{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER}};
+  const Words program{"sh", "-c", "echo \"<$LD_PRELOAD>\"; exit 7"};
+  for (const Words& options : std::vector<Words>{{"--lend", "all"}, {"--relays", "1,2"}}) {
+    Words all{"--best-effort"};
+    all.insert(all.end(), options.begin(), options.end());
+    const ChildResult child = braid_run(all, program, driver);
+    EXPECT_EQ(child.exit_code, 7) << child.errors;
+    EXPECT_EQ(child.output, "<>\n");
+    EXPECT_NE(child.errors.find("runs without braid"), std::string::npos) << child.errors;
+    EXPECT_EQ(braid_run(options, program, driver).exit_code, kRunFailed);
+  }
+  expect_refusal(
+      braid_run({"--best-effort", "--lend", "all", "--log", "/no/folder/log"}, program, driver),
+      kRunFailed, {"/no/folder/log"});
+}
+
+TEST(Run, WithBestEffortGpusThatAreNotThereAreStillAMistake) {
+  const Environment driver{{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER}, {"BRAID_SERVER", "h20x8"}};
+  expect_refusal(braid_run({"--best-effort", "--lend", "9"}, {"true"}, driver), kRunFailed,
+                 {"--lend: '9' is none of the 8 GPUs"});
+  expect_refusal(braid_run({"--best-effort", "--relays", "8"}, {"true"}, driver), kRunFailed,
+                 {"GPU 8"});
+}
+
+// As a launcher's worker is started: it has one GPU, and the relays are the others.
+TEST(Run, LentGpusMayBeNamedAsRelays) {
+  const Environment driver{{"LD_LIBRARY_PATH", BRAID_EMULATOR_FOLDER},
+                           {"BRAID_SERVER", "h20x8"},
+                           {"CUDA_VISIBLE_DEVICES", "3"}};
+  const ChildResult child =
+      braid_run({"--lend", "all", "--relays", "1,7"},
+                {"sh", "-c", "echo $CUDA_VISIBLE_DEVICES $BRAID_RELAYS"}, driver);
+  EXPECT_EQ(child.output, "3 1,7\n") << child.errors;
+  expect_refusal(braid_run({"--lend", "all", "--relays", "8"}, {"true"}, driver), kRunFailed,
+                 {"GPU 8", "8 GPUs"});
+  const ChildResult twice = braid_run({"--lend", "2,2"}, {"sh", "-c", "echo $BRAID_LEND"}, driver);
+  EXPECT_EQ(std::count(twice.output.begin(), twice.output.end(), ','), 0) << twice.output;
+}
+
+TEST(Run, TheLibrariesThatPythonIsToldOfAreKnown) {
+  EXPECT_EQ(
+      braid_run(
+          kEmulated, {"true"},
+          {{"BRAID_LIBRARY", "/x"}, {"BRAID_KV_LIBRARY", "/x"}, {"BRAID_TRANSFER_LIBRARY", "/x"}})
+          .errors,
+      "");
+}
+
 TEST(Run, AMisspeltVariableIsSaidAndTheProgramRuns) {
   const ChildResult child = braid_run(
       kEmulated, {"echo", "here"}, {{"BRAID_THREHSOLD", "4M"}, {"BRAID_EXPERIMENT", "slice=64K"}});
@@ -226,39 +280,6 @@ TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
   EXPECT_NE(child.output.find("make build"), std::string::npos) << child.output;
 }
 
-TEST(Compare, ShowsBothSidesAndWhatBecameOfTheCopies) {
-  const ChildResult child =
-      run_child({BRAID_COMMAND, "compare", "--turns", "2", "--server", "h20x8", "--opening", "wait",
-                 "--threshold", "4M", "--", BRAID_TEST_CLIENTS "/client_scenarios", "copy_once"});
-  EXPECT_EQ(child.exit_code, 0) << child.errors;
-  for (const char* part : {"natively", "under braid", "exit code", "accelerated", "below_threshold",
-                           "In the last turn 1 of 14 copies"})
-    EXPECT_NE(child.output.find(part), std::string::npos) << part << " in " << child.output;
-}
-
-// One side fails, as a program that cannot live with braid would.
-TEST(Compare, ByDefaultSaysWhyCopiesStayedNative) {
-  const ChildResult child = run_child({BRAID_COMMAND, "compare", "--server", "h20x8", "--",
-                                       BRAID_TEST_CLIENTS "/client_scenarios", "copy_once"});
-  EXPECT_EQ(child.exit_code, 0) << child.errors;
-  EXPECT_NE(child.output.find("below_threshold"), std::string::npos) << child.output;
-}
-
-TEST(Compare, SaysThatAProgramEndsDifferently) {
-  const ChildResult child = run_child({BRAID_COMMAND, "compare", "--turns", "1", "--server",
-                                       "h20x8", "--", "sh", "-c", "test -z \"$LD_PRELOAD\""});
-  EXPECT_EQ(child.exit_code, 1);
-  EXPECT_NE(child.errors.find("did not end under braid as it does natively"), std::string::npos)
-      << child.errors;
-}
-
-TEST(Compare, NamesTheProgramThatIsNotThereAndOptionsOfItsOwn) {
-  expect_refusal(run_child({BRAID_COMMAND, "compare", "--", "no-such-program"}), 1,
-                 {"no-such-program"});
-  expect_refusal(run_child({BRAID_COMMAND, "compare", "--stats", "text", "--", "true"}), 1,
-                 {"--stats"});
-}
-
 TEST_F(BrokenInstallation, BestEffortForgivesNoMistakesOfTheUsers) {
   fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib/braid/emulator");
   fs::create_symlink(BRAID_PRELOAD_LIBRARY, root_ / "lib" / "libbraid_preload.so");
@@ -266,22 +287,6 @@ TEST_F(BrokenInstallation, BestEffortForgivesNoMistakesOfTheUsers) {
                  {"h20x9"});
   expect_refusal(braid({"run", "--best-effort", "--threshold", "big", "--", "true"}), kRunFailed,
                  {"big"});
-}
-
-TEST(Compare, TheNativeSideIsNativeInsideBraidRun) {
-  const ChildResult child =
-      braid_run(kEmulated, {BRAID_COMMAND, "run", "--native", "--server", "h20x8", "--", "sh", "-c",
-                            "echo \"<$LD_PRELOAD>\""});
-  EXPECT_EQ(child.output, "<>\n") << child.errors;
-}
-
-TEST(Compare, WhatBraidRunRefusesIsSaidOnce) {
-  const ChildResult child =
-      run_child({BRAID_COMMAND, "compare", "--server", "h20x8", "--relays", "x", "--", "true"});
-  EXPECT_EQ(child.exit_code, 1);
-  EXPECT_NE(child.errors.find("nothing was compared"), std::string::npos) << child.errors;
-  EXPECT_EQ(std::count(child.errors.begin(), child.errors.end(), '\n'), 2) << child.errors;
-  EXPECT_EQ(child.output, "");
 }
 
 TEST(Help, AnUnknownCommandIsNamedWithThoseThereAre) {

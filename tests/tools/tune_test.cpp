@@ -1,5 +1,6 @@
 // `braid tune`: what it writes is what programs and `braid doctor` then go by.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -63,6 +64,26 @@ TEST_F(Tune, AFolderThatIsNotThereIsSaidBeforeMeasuring) {
   EXPECT_EQ(tuned.exit_code, 1);
   EXPECT_EQ(tuned.output, "");
   EXPECT_TRUE(has(tuned.errors, "b.json': No such file")) << tuned.errors;
+}
+
+TEST_F(Tune, OnlyARegularFileIsReplaced) {
+  fs::create_directories(cache_);
+  const fs::path file = cache_ / "fifo";
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  const ChildResult tuned = braid({"tune", "--server", "h20x8", "--out", file});
+  EXPECT_EQ(tuned.exit_code, 1);
+  EXPECT_EQ(tuned.output, "") << "nothing is measured";
+  EXPECT_TRUE(has(tuned.errors, "fifo' is no regular file")) << tuned.errors;
+  EXPECT_TRUE(fs::is_fifo(file));
+}
+
+TEST_F(Tune, ALinkLeadsToTheFile) {
+  fs::create_directories(cache_);
+  std::ofstream(cache_ / "costs.json") << "old";
+  fs::create_symlink("costs.json", cache_ / "link");
+  ASSERT_TRUE(multipath::write_cost_file(cache_ / "link", {"x", 1, {}}).ok());
+  EXPECT_TRUE(fs::is_symlink(cache_ / "link"));
+  EXPECT_TRUE(multipath::read_cost_file(cache_ / "costs.json").ok());
 }
 
 TEST_F(Tune, ADryRunWritesNothing) {
