@@ -2,8 +2,9 @@
 // either a value or such a Status, so that no object exists half-built. A program tells causes
 // apart by the code, which is that of the C interface; the message is for people.
 //
-// Both own what they hold. Threads: like any value, one writer or many readers. Nothing here throws
-// beyond what copying a string or a value may. C++17.
+// Both own what they hold. Threads: like any value, one writer or many readers. Whoever takes the
+// value() of a Result that holds an error gets std::bad_variant_access; ask ok() first. Nothing
+// else here throws beyond what copying a string or a value may. C++17.
 #pragma once
 
 #include <cassert>
@@ -65,7 +66,8 @@ class [[nodiscard]] Result {
   bool ok() const { return std::holds_alternative<T>(state_); }
   const T& value() const& { return std::get<T>(state_); }
   T& value() & { return std::get<T>(state_); }
-  T&& value() && { return std::get<T>(std::move(state_)); }
+  /// By value, so that a loop over the value() of a call's answer has something to go through.
+  T value() && { return std::get<T>(std::move(state_)); }
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
  private:
