@@ -4,6 +4,7 @@ limits in seconds. The header says what each call means.
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import ctypes
+import math
 import os
 import threading
 import time
@@ -25,11 +26,12 @@ TURN_S = 0.1
 
 
 class Error(Exception):
-    """`cause`: one of the constants, as OTHER_SECRET; NO_CAUSE if the message alone says what is wrong."""
+    """`cause`: one of the constants, as OTHER_SECRET; NO_CAUSE if the message alone says what is wrong.
+    `status`: the braid_status (braid.h) of the call, 0 where it was none of the library's."""
 
-    def __init__(self, message, cause=NO_CAUSE):
+    def __init__(self, message, cause=NO_CAUSE, status=0):
         super().__init__(message)
-        self.cause = cause
+        self.cause, self.status = cause, status
 
 
 class Options(ctypes.Structure):
@@ -50,8 +52,8 @@ class Request(ctypes.Structure):
 
 
 def request(segment, operation, local, address, size_bytes, urgency=BULK, limit_s=0):
-    """For submit_requests and explain_request; `limit_s` is its deadline, 0 none."""
-    return Request(segment, local, address, size_bytes, operation, urgency, _us(limit_s))
+    """For submit_requests and explain_request; `limit_s` is its deadline, 0 none. One below 0 has passed."""
+    return Request(segment, local, address, size_bytes, operation, urgency, _deadline_us(limit_s))
 
 
 class Range(ctypes.Structure):
@@ -85,7 +87,7 @@ def _call(name, *arguments):
     status = getattr(_library, "braid_transfer_" + name)(*arguments)
     if status != 0:
         raise Error(_library.braid_transfer_last_error().decode(errors="replace"),
-                    _library.braid_transfer_last_cause())
+                    _library.braid_transfer_last_cause(), status)
 
 
 def topology(devices=()):
@@ -105,7 +107,13 @@ def cause_name(cause):
 
 
 def _us(seconds):
-    return int(seconds * 1e6)
+    """What has passed is 0, which waits for nothing: a number below 0 would be the longest time there is."""
+    return max(0, math.ceil(seconds * 1e6))
+
+
+def _deadline_us(limit_s):
+    """Of a request 0 means none, so that a deadline which has passed is the shortest there is."""
+    return 0 if limit_s == 0 else max(1, _us(limit_s))
 
 
 def _limit(seconds):
@@ -266,7 +274,7 @@ class Transfer:
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
         """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
-        limit_us = _us(limit_s)
+        limit_us = _deadline_us(limit_s)
         requests = (Request * len(sizes))()
         for one, here, far, size in zip(requests, local, there, sizes):
             one.segment, one.operation, one.urgency, one.limit_us = segment, operation, urgency, limit_us

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(sys.argv.pop(1))
@@ -25,6 +26,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from braid import transfer  # noqa: E402
 
 SIZE, LIMIT_S = 1 << 20, 60
+ARGUMENT, UNAVAILABLE = 1, 3  # of braid_status
 EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
 HEADER = (ROOT / "include/braid/transfer_abi.h").read_text()
 
@@ -100,6 +102,25 @@ class Moves(unittest.TestCase):
         self.engine.cancel(batch)
         self.assertLessEqual(set(self.end(batch)), {transfer.DONE, transfer.CANCELLED})
         self.assertIn("dead", transfer.cause_name(transfer.DEADLINE))
+
+    def test_a_deadline_that_has_passed_is_one(self):
+        for limit_s in (-1, 1e-9):
+            one = transfer.request(self.segments[0], transfer.WRITE, self.here, self.theirs[0], SIZE, limit_s=limit_s)
+            self.assertEqual(one.limit_us, 1)
+            batch = self.engine.submit(self.segments[0], transfer.WRITE, [self.here] * 64, [self.theirs[0]] * 64,
+                                       [SIZE] * 64, limit_s=limit_s)
+            self.assertIn(transfer.DEADLINE, self.end(batch))
+        self.assertEqual(transfer.request(0, transfer.READ, 0, 0, 0).limit_us, 0)
+
+    def test_whoever_waits_for_less_than_no_time_does_not_wait(self):
+        handed = []
+        with mock.patch.object(self.engine, "_call", lambda name, *arguments: handed.append((name, arguments))):
+            self.engine.unregister_memory(self.buffer, -1)
+            for limit_s in (-1, 1e-9):
+                self.assertIsNone(self.engine.next_notification(limit_s))
+                self.assertFalse(self.engine.wait(1, limit_s))
+        limits = [arguments[name != "next_notification"].value for name, arguments in handed]
+        self.assertEqual(limits, [0, 0, 0, 1, 1])
 
     def test_the_event_descriptor(self):
         descriptor = self.engine.event_descriptor()
@@ -198,6 +219,10 @@ class Moves(unittest.TestCase):
         with self.assertRaises(transfer.Error) as none:
             self.engine.open_segment("no name", 5)
         self.assertEqual(none.exception.cause, transfer.NO_CAUSE)
+        self.assertEqual(unknown.exception.status, UNAVAILABLE)
+        with self.assertRaises(transfer.Error) as batch:
+            self.engine.wait(1 << 40, 0)
+        self.assertEqual(batch.exception.status, ARGUMENT)
         with self.assertRaises(transfer.Error) as store:
             opened(store="redis://127.0.0.1:1", name="x")
         self.assertEqual(store.exception.cause, transfer.NO_STORE)
