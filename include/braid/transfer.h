@@ -2,14 +2,15 @@
 // finds the way, sprays them over every rail and heals. A thin layer over transfer_abi.h, which
 // describes each call: ownership, blocking, and what an end means.
 //
-//   auto transfer = braid::Transfer::open({});
-//   auto buffer = transfer.value().register_memory(data, size, {});
-//   auto segment = transfer.value().open_segment("braid://10.0.0.7:4750", limit);
-//   auto batch = transfer.value().submit({{segment.value(), Operation::kRead, data, there, size}});
-//   transfer.value().wait(batch.value(), limit);
-//   for (const auto& outcome : transfer.value().outcomes(batch.value()).value()) ...
+//   braid::Transfer transfer = braid::Transfer::open({}).value();
+//   auto buffer = transfer.register_memory(data, size, {});
+//   auto segment = transfer.open_segment("braid://10.0.0.7:4750", limit);
+//   auto batch = transfer.submit({{segment.value(), Operation::kRead, data, there, size}});
+//   auto ended = transfer.wait(batch.value(), limit);
+//   for (const auto& outcome : transfer.outcomes(batch.value()).value()) ...
 //
-// A Transfer owns its engine. Threads: see transfer_abi.h. Only containers may throw.
+// These answers are Results: ask ok() before value(), which throws if there was an error. Else only
+// containers may throw. A Transfer owns its engine. Threads: see transfer_abi.h.
 #pragma once
 
 #include <algorithm>
@@ -97,7 +98,7 @@ class Transfer {
     uint64_t address = 0;
     uint64_t size_bytes = 0;
     Urgency urgency = Urgency::kBulk;
-    Limit limit{0};  ///< 0: none
+    Limit limit{0};  ///< 0: none; below 0: it has passed
   };
   struct Notification {
     Segment segment{};
@@ -337,6 +338,10 @@ class Transfer {
   static uint64_t us(Limit limit) {
     return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
   }
+  /// 0 would be none: a deadline that has passed is the shortest one.
+  static uint64_t deadline_us(Limit limit) {
+    return limit.count() == 0 ? 0 : us(std::max(limit, Limit{1}));
+  }
   static int bits(Rights rights) {
     return (rights.may_read ? BRAID_TRANSFER_MAY_READ : 0) |
            (rights.may_write ? BRAID_TRANSFER_MAY_WRITE : 0);
@@ -348,7 +353,7 @@ class Transfer {
             request.size_bytes,
             static_cast<int>(request.operation),
             static_cast<int>(request.urgency),
-            us(request.limit)};
+            deadline_us(request.limit)};
   }
   static const char* pointer(const std::string& text) {
     return text.empty() ? nullptr : text.c_str();

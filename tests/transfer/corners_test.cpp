@@ -285,5 +285,15 @@ TEST(TransferOptions, AShorterStructIsTakenAndALongerOneUnlessItAsksForWhatIsNot
   EXPECT_EQ(open(~size_t{0}), BRAID_ERROR_ARGUMENT) << "nobody has set it";
 }
 
+TEST_F(TransferCorners, ADeadlineThatHasPassedIsOne) {
+  owner.add(0, kBytes, {true, true});
+  EXPECT_EQ(me.run(write(0, 4096)), Cause::kDone);
+  Transfer::Request late = write(0, kBytes);
+  for (const Transfer::Limit passed : {Transfer::Limit(-1), Transfer::Limit(-5s)}) {
+    late.limit = passed;
+    EXPECT_EQ(me.run(late), Cause::kDeadline);
+  }
+}
+
 }  // namespace
 }  // namespace braid::transfer::test
