@@ -1,7 +1,9 @@
 // Start here: one-sided transfers between processes and hosts, for C++ programs that link
 // libbraid_fabric.
 //
-//   auto opened = braid::Fabric::open({.provider = "tcp;ofi_rxm"});
+//   braid::Fabric::Options options;
+//   options.provider = "tcp;ofi_rxm";
+//   auto opened = braid::Fabric::open(options);
 //   if (!opened.ok()) return complain(opened.status().message());
 //   braid::Fabric fabric = std::move(opened).value();
 //

@@ -7,9 +7,10 @@
 //   if (!opened.ok()) return complain(opened.status().message());
 //   Rotation rotation = std::move(opened).value();
 //
-//   rotation.end_use(preempted);
-//   rotation.submit({.evict = preempted, .load = resumed}, {.down_bytes = 64 << 20});
-//   rotation.begin_use(resumed);          // their loads come before the next step
+//   if (auto ended = rotation.end_use(preempted); !ended.ok()) return complain(ended.words());
+//   auto submitted = rotation.submit({preempted, resumed});  // what leaves, and what comes
+//   if (!submitted.failure.ok()) ...          // the blocks of that copy stay where they were
+//   auto used = rotation.begin_use(resumed);  // loaded before the next step; ask used.ok() too
 //
 // A Rotation knows where each block of a cache is, and copies blocks between GPU and host in
 // batches: over every link if it has an Engine (copy.h), otherwise over the GPU's own link, by the
@@ -27,6 +28,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -87,7 +89,7 @@ class Rotation {
   using Bytes = List<const std::byte>;
 
   /// How many blocks of a list were done, and why the next one was refused.
-  struct Applied {
+  struct [[nodiscard]] Applied {
     size_t done = 0;
     int refusal = BRAID_KV_NOT_REFUSED;
     bool ok() const { return refusal == BRAID_KV_NOT_REFUSED; }
@@ -97,9 +99,19 @@ class Rotation {
     }
   };
 
+  /// Blocks that are read when the plan is submitted. So a list that ends before that, as one that
+  /// a function returns, does not compile.
+  class Planned : public Blocks {
+   public:
+    Planned() = default;
+    Planned(const BlockNumber* first, size_t count) : Blocks(first, count) {}
+    Planned(Blocks blocks) : Blocks(blocks) {}
+    template <typename Kept, typename = std::enable_if_t<std::is_convertible_v<Kept&, Blocks>>>
+    Planned(Kept& blocks) : Blocks(blocks) {}
+  };
   struct Plan {
-    Blocks evict = {};
-    Blocks load = {};
+    Planned evict = {};
+    Planned load = {};
     Landing landing = Landing::kOrdered;
     bool writes_through = true;
   };
@@ -111,7 +123,7 @@ class Rotation {
     BlockNumber block;
     int refusal;
   };
-  struct Submitted {
+  struct [[nodiscard]] Submitted {
     uint64_t down_bytes = 0;
     uint64_t up_bytes = 0;
     size_t evictions_left = 0;
