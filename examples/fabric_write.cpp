@@ -36,26 +36,33 @@ std::string to_hex(const Fabric::ByteList& bytes) {
   return text;
 }
 
-Fabric::ByteList from_hex(const std::string& text) {
+braid::Result<Fabric::ByteList> from_hex(const std::string& text) {
+  const std::string digits = "0123456789abcdef";
+  if (text.empty() || text.size() % 2 != 0 || text.find_first_not_of(digits) != std::string::npos)
+    return braid::Status::error("\"" + text + "\" is no address",
+                                "Copy the whole one that the owner has printed");
   Fabric::ByteList bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2)
-    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i < text.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(digits.find(text[i]) * 16 + digits.find(text[i + 1])));
   return bytes;
 }
 
 /// Grants memory to whoever connects first, tells it so, and waits until all of it is written.
-int own(Fabric& fabric) {
-  std::printf("address %s\n", to_hex(fabric.address().value()).c_str());
+int own(Fabric& fabric, std::vector<std::byte>& memory) {
+  const auto address = fabric.address();
+  if (!address.ok()) return fail(address.status());
+  std::printf("address %s\n", to_hex(address.value()).c_str());
   std::fflush(stdout);
   const auto peer = fabric.accept(seconds(120));
   if (!peer.ok() || !peer.value()) return fail(braid::Status::error("nobody has connected"));
 
-  std::vector<std::byte> memory(kBytes);
   const auto region = fabric.add_region(memory.data(), memory.size());
   if (!region.ok()) return fail(region.status());
   const auto granted = fabric.grant(region.value(), *peer.value(), 0, memory.size());
   if (!granted.ok()) return fail(granted.status());
-  const uint32_t immediate = fabric.acquire_immediate().value();
+  const auto acquired = fabric.acquire_immediate();
+  if (!acquired.ok()) return fail(acquired.status());
+  const uint32_t immediate = acquired.value();
   Fabric::ByteList order(sizeof immediate);
   std::memcpy(order.data(), &immediate, sizeof immediate);
   for (const std::byte byte : granted.value().descriptor) order.push_back(byte);
@@ -75,18 +82,21 @@ int own(Fabric& fabric) {
   return told.ok() ? 0 : fail(told);
 }
 
-int write(Fabric& fabric, const std::string& address) {
-  const auto peer = fabric.connect(from_hex(address), seconds(10));
+int write(Fabric& fabric, std::vector<std::byte>& source, const std::string& address) {
+  const auto where = from_hex(address);
+  if (!where.ok()) return fail(where.status());
+  const auto peer = fabric.connect(where.value(), seconds(10));
   if (!peer.ok()) return fail(peer.status());
   const auto order = fabric.receive(seconds(10));
   if (!order.ok() || !order.value()) return fail(braid::Status::error("no order has come"));
   const Fabric::ByteList& bytes = order.value()->bytes;
   uint32_t immediate = 0;
+  if (bytes.size() < sizeof immediate)
+    return fail(braid::Status::error("what has come is no order: it is too short"));
   std::memcpy(&immediate, bytes.data(), sizeof immediate);
   const auto target = fabric.open_target({bytes.begin() + sizeof immediate, bytes.end()});
   if (!target.ok()) return fail(target.status());
 
-  std::vector<std::byte> source(kBytes);
   for (uint64_t i = 0; i < kBytes; ++i) source[i] = byte_at(i);
   const auto region = fabric.add_region(source.data(), source.size());
   if (!region.ok()) return fail(region.status());
@@ -112,11 +122,14 @@ int main(int count, char** words) {
     std::fprintf(stderr, "usage: fabric_write own ADDRESS | write ADDRESS OWNER\n");
     return 2;
   }
+  // It ends after the fabric: peers write into it and pending writes read it until then, also where
+  // this program gives up early.
+  std::vector<std::byte> memory(kBytes);
   Fabric::Options options;
   options.provider = "tcp;ofi_rxm";
   options.addresses = {words[2]};
   auto opened = Fabric::open(options);
   if (!opened.ok()) return fail(opened.status());
   Fabric fabric = std::move(opened).value();
-  return role == "own" ? own(fabric) : write(fabric, words[3]);
+  return role == "own" ? own(fabric, memory) : write(fabric, memory, words[3]);
 }

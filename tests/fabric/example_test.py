@@ -42,6 +42,9 @@ def fabric_write(program):
         output, _ = owner.communicate(timeout=TIMEOUT_S)
         assert writer.returncode == 0 and "GB/s" in writer.stdout, writer.stdout + writer.stderr
         assert owner.returncode == 0 and "verified" in output, (owner.returncode, output)
+    for wrong in ("not-hex!", address[:-1]):
+        writer = run(program, "write", "127.0.0.1", wrong)
+        assert writer.returncode == 1 and "is no address" in writer.stderr, (writer.returncode, writer.stderr)
 
 
 def kv_push(program, *options):
