@@ -83,8 +83,12 @@ class Cuda:
     def device(self, size_bytes):
         return self.made("cuMemAlloc_v2", c_size_t(size_bytes)).value
 
-    def to_device(self, device, data):
-        self.call("cuMemcpyHtoD_v2", c_void_p(device), data, c_size_t(len(data)))
+    def fill(self, device_memory, content):
+        """From pageable memory the call may return before the bytes are there, and a stream that is made with
+        CU_STREAM_NON_BLOCKING does not wait for them."""
+        for device, data in zip(device_memory, content):
+            self.call("cuMemcpyHtoD_v2", c_void_p(device), data, c_size_t(len(data)))
+        self.call("cuCtxSynchronize")
 
     def to_host(self, device, size_bytes):
         data = ctypes.create_string_buffer(size_bytes)
@@ -108,11 +112,10 @@ def timed(cuda, name, stream, copy):
 def main(library="libbraid.so.0"):
     cuda, generator = Cuda(), random.Random(1)
     braid = Braid(library)
-    stream = cuda.made("cuStreamCreate", 1)
+    stream = cuda.made("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
     layers = [cuda.device(BLOCKS * BLOCK_BYTES) for _ in range(LAYERS)]
     content = [generator.randbytes(BLOCKS * BLOCK_BYTES) for _ in layers]
-    for layer, data in zip(layers, content):
-        cuda.to_device(layer, data)
+    cuda.fill(layers, content)
 
     # A block has the same number in every layer, and some place in the host's pool.
     blocks = generator.sample(range(BLOCKS), SWAPPED)
@@ -129,8 +132,8 @@ def main(library="libbraid.so.0"):
         if ctypes.string_at(place, BLOCK_BYTES) != content[index][at:at + BLOCK_BYTES]:
             sys.exit("kv_cache: wrong bytes in the pool")
 
-    for layer in layers:  # other requests used the GPU's blocks meanwhile
-        cuda.to_device(layer, bytes(BLOCKS * BLOCK_BYTES))
+    # Other requests used the GPU's blocks meanwhile.
+    cuda.fill(layers, [bytes(BLOCKS * BLOCK_BYTES)] * LAYERS)
     back = [(source, place) for (place, source) in pairs]
     timed(cuda, "swap in", stream, lambda: braid.copy_batch(back, BLOCK_BYTES, stream, URGENT))
     for layer, data in zip(layers, content):
