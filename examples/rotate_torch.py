@@ -14,7 +14,9 @@ import pathlib
 import sys
 import time
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+# In the sources, and where braid is installed: share/doc/braid/examples, and share/braid/python.
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path += [str(FOLDER / "../python"), str(FOLDER / "../../../braid/python")]
 from braid import kv  # noqa: E402
 
 BLOCK_TOKENS, HEAD, VOCABULARY = 16, 64, 512
@@ -88,7 +90,8 @@ class Server:
         while True:
             submitted = self.cache.submit(evict, load)
             if submitted.refused:
-                raise kv.Error(f"block {submitted.refused[0][0]}: {submitted.refused[0][1]}")
+                block, refusal = submitted.refused[0]
+                raise kv.Error(f"block {block}: {kv.refusal_words(refusal)}")
             self.down_bytes += submitted.down_bytes
             self.up_bytes += submitted.up_bytes
             if not submitted.loads_left:

@@ -27,23 +27,26 @@ BLOCK_FIRST, LAYER_FIRST = 0, 1
 ORDERED, POLLED = 0, 1
 BY_DRIVER, BY_KERNEL, BY_COPY_ENGINES = range(3)
 NO_LIMIT = 2**64 - 1
-FAILED = 9  # a refusal that is no block's doing
+# Refusals; FAILED is no block's doing.
+(NOT_REFUSED, UNKNOWN_BLOCK, WRONG_STATE, IN_USE, SHARED, COPYING, NO_GPU_SLOT, NO_HOST_SLOT, STEP_NOT_ENDED,
+ FAILED) = range(10)
 NO_SLOT = 2**32 - 1
 
 
 class Error(Exception):
-    """`cuda_result` is the driver's answer where it was the driver that refused, else 0."""
+    """`status`: the braid_status (braid.h) of the call, 0 where there was none. `cuda_result` is the driver's answer
+    where it was the driver that refused, else 0. `submitted`: of submit, what of the plan is under way all the same."""
 
-    def __init__(self, words, cuda_result=0):
+    def __init__(self, words, cuda_result=0, status=0):
         super().__init__(words)
-        self.cuda_result = cuda_result
+        self.cuda_result, self.status, self.submitted = cuda_result, status, None
 
 
 class Refused(Error):
     """An operation on a block that changed nothing; `done` blocks of the list came before it."""
 
-    def __init__(self, words, refusal, done):
-        super().__init__(words)
+    def __init__(self, words, refusal, done, status=0):
+        super().__init__(words, status=status)
         self.refusal, self.done = refusal, done
 
 
@@ -108,7 +111,7 @@ class Statistics(ctypes.Structure):
 
 @dataclasses.dataclass
 class Submitted:
-    """What a plan came to. `refused`: block and why, in words."""
+    """What a plan came to. `refused`: (block, refusal) pairs; `refusal_words` says it in words."""
     down_bytes: int
     up_bytes: int
     evictions_left: int
@@ -152,11 +155,17 @@ def _library():
 
 
 def _call(name, *arguments):
-    if getattr(_library(), "braid_kv_" + name)(*arguments) != 0:
-        raise Error(_library().braid_kv_last_error().decode(), _library().braid_kv_last_cuda_error())
+    status = getattr(_library(), "braid_kv_" + name)(*arguments)
+    if status != 0:
+        raise _last_error(status)
 
 
-def _words(refusal):
+def _last_error(status=0):
+    return Error(_library().braid_kv_last_error().decode(), _library().braid_kv_last_cuda_error(), status)
+
+
+def refusal_words(refusal):
+    """Why, for people: "a copy to or from the block is under way"."""
     return _library().braid_kv_refusal_words(ctypes.c_int(refusal)).decode()
 
 
@@ -216,8 +225,9 @@ class Engine:
         self._braid, self._engine = ctypes.CDLL(libraries.find("")), ctypes.c_void_p()
         self._braid.braid_last_error.restype = ctypes.c_char_p
         self._braid.braid_close.restype = None
-        if self._braid.braid_open(None, ctypes.byref(self._engine)) != 0:
-            raise Error(self._braid.braid_last_error().decode(), self._braid.braid_last_cuda_error())
+        status = self._braid.braid_open(None, ctypes.byref(self._engine))
+        if status != 0:
+            raise Error(self._braid.braid_last_error().decode(), self._braid.braid_last_cuda_error(), status)
 
     def close(self):
         if self._engine:
@@ -268,7 +278,7 @@ class Rotation:
             _call("create", self._kv, ctypes.byref(block), ctypes.byref(refusal))
         except Error as error:
             if refusal.value:
-                raise Refused(str(error), refusal.value, 0) from None
+                raise Refused(str(error), refusal.value, 0, error.status) from None
             raise
         return block.value
 
@@ -278,9 +288,9 @@ class Rotation:
         refusal = _library().braid_kv_apply(self._kv, ctypes.c_int(operation), _numbers(blocks),
                                             ctypes.c_size_t(len(blocks)), ctypes.byref(done))
         if refusal == FAILED:
-            raise Error(_library().braid_kv_last_error().decode())
+            raise _last_error()
         if refusal != 0:
-            raise Refused(_words(refusal), refusal, done.value)
+            raise Refused(refusal_words(refusal), refusal, done.value)
 
     def begin_step(self):
         return _library().braid_kv_begin_step(self._kv)
@@ -289,13 +299,21 @@ class Rotation:
         _call("end_step", self._kv)
 
     def submit(self, evict=(), load=(), landing=ORDERED, writes_through=True, down_bytes=NO_LIMIT, up_bytes=NO_LIMIT):
-        """Never blocks."""
+        """Never blocks. If a copy fails, the Error says in `submitted` what the plan came to otherwise."""
         plan = _Plan(ctypes.sizeof(_Plan), _numbers(evict), len(evict), _numbers(load), len(load), landing,
                      int(not writes_through), down_bytes, up_bytes)
         answer = _answer(_Submitted)
-        _call("submit", self._kv, ctypes.byref(plan), ctypes.byref(answer))
-        return Submitted(answer.down_bytes, answer.up_bytes, answer.evictions_left, answer.loads_left,
-                         [(answer.refused[i], _words(answer.refusals[i])) for i in range(answer.refused_count)])
+        failure = None
+        try:
+            _call("submit", self._kv, ctypes.byref(plan), ctypes.byref(answer))
+        except Error as error:
+            failure = error
+        submitted = Submitted(answer.down_bytes, answer.up_bytes, answer.evictions_left, answer.loads_left,
+                              [(answer.refused[i], answer.refusals[i]) for i in range(answer.refused_count)])
+        if failure is not None:
+            failure.submitted = submitted
+            raise failure
+        return submitted
 
     def poll(self):
         """Never blocks."""

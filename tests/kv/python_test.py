@@ -5,8 +5,13 @@ the driver's instead of PyTorch's tensors.
   python_test.py SOURCE-FOLDER
 """
 import ctypes
+import os
 import pathlib
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 from unittest import mock
@@ -151,6 +156,54 @@ class PythonTest(unittest.TestCase):
             self.assertEqual(first[0], 6 * 1_000_003)
             self.assertEqual(leader.take_commands(0), b"")
 
+    def test_every_constant(self):
+        header = (ROOT / "include/braid/kv_abi.h").read_text()
+        constants = re.findall(r"\bBRAID_KV_(\w+) = (\d+)", header)
+        self.assertGreater(len(constants), 30)
+        for name, value in constants:
+            self.assertEqual(getattr(kv, name), int(value), name)
+
+    def test_what_was_submitted_before_a_copy_failed_is_told(self):
+        model = WordsModel(self.driver, 2)
+        with kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)]) as cache:
+            cache.begin_step()
+            blocks = [cache.create(), cache.create()]
+            cache.apply(kv.SEAL, blocks[:1])
+            cache.end_step()
+            library = kv._library()
+
+            class Failing:
+                def __getattr__(self, name):
+                    return getattr(library, name)
+
+                def braid_kv_submit(self, *arguments):
+                    library.braid_kv_submit(*arguments)
+                    return 4  # BRAID_ERROR_CUDA
+
+            with mock.patch.object(kv, "_library", Failing), self.assertRaises(kv.Error) as failed:
+                cache.submit(evict=[12345])
+            self.assertEqual(failed.exception.status, 4)
+            block_bytes = cache.statistics().block_bytes
+            self.assertEqual(failed.exception.submitted,
+                             kv.Submitted(block_bytes, 0, 0, 0, [(12345, kv.UNKNOWN_BLOCK)]))
+            self.assertIn("no such block", kv.refusal_words(kv.UNKNOWN_BLOCK))
+            cache.wait()
+        with self.assertRaises(kv.Error) as wrong:
+            kv.segments(kv.Model(0, 1, 64, 2, 16), kv.BLOCK_FIRST, 8)
+        self.assertEqual((wrong.exception.status, wrong.exception.submitted), (1, None))
+
+    def test_the_example_finds_the_module_where_it_is_installed(self):
+        with tempfile.TemporaryDirectory() as prefix:
+            share = pathlib.Path(prefix) / "share"
+            shutil.copytree(ROOT / "python", share / "braid/python")
+            examples = share / "doc/braid/examples"
+            examples.mkdir(parents=True)
+            shutil.copy(ROOT / "examples/rotate_torch.py", examples)
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            done = subprocess.run([sys.executable, examples / "rotate_torch.py", "--help"], env=environment, check=False,
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(kv.Error, "layers is 0"):
             kv.segments(kv.Model(0, 1, 64, 2, 16), kv.BLOCK_FIRST, 8)
@@ -162,8 +215,9 @@ class PythonTest(unittest.TestCase):
         with kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)]) as cache:
             cache.begin_step()
             blocks = [cache.create(), cache.create()]
-            with self.assertRaisesRegex(kv.Refused, "no slot of the GPU"):
+            with self.assertRaisesRegex(kv.Refused, "no slot of the GPU") as full:
                 cache.create()
+            self.assertEqual(full.exception.refusal, kv.NO_GPU_SLOT)
             cache.apply(kv.SEAL, blocks[:1])
             with self.assertRaises(kv.Refused) as refused:
                 cache.apply(kv.SEAL, blocks[::-1])
