@@ -232,6 +232,20 @@ class Moves(unittest.TestCase):
             transfer.Transfer(nics="no-such-nic0")
 
 
+class Door(unittest.TestCase):
+    def test_the_wheels_other_modules_are_found_behind_it(self):
+        with tempfile.TemporaryDirectory() as wheel:
+            package = pathlib.Path(wheel) / "mooncake"
+            package.mkdir()
+            for module in ("__init__", "engine", "store"):
+                (package / f"{module}.py").write_text("WHOSE = 'the wheel'\n")
+            environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "python/door"), wheel]))
+            program = "import mooncake.store, mooncake.engine; print(mooncake.store.WHOSE, mooncake.engine.__file__)"
+            done = subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=LIMIT_S,
+                                  capture_output=True, text=True)
+            self.assertEqual((done.stdout, done.stderr), (f"the wheel {ROOT / 'python/door/mooncake/engine.py'}\n", ""))
+
+
 class Exit(unittest.TestCase):
     def test_threads_that_still_call_do_not_end_it_otherwise(self):
         program = '''
