@@ -18,11 +18,12 @@ from braid import kv, transfer  # noqa: E402
 
 
 def mirrored(module, room):
-    """Each structure of the header, and Python's of the same name: Plan or _Plan of braid_kv_plan."""
+    """Each structure of the header, and Python's of the same name: Block or _Plan of braid_kv_block, braid_kv_plan."""
     header = (ROOT / f"include/braid/{room}_abi.h").read_text()
     for name in re.findall(rf"typedef struct braid_{room}_(\w+) \{{", header):
+        # What has an underscore before it is for the call, and a class without one has what came of it.
         class_name = name.capitalize()
-        yield f"braid_{room}_{name}", getattr(module, class_name, None) or getattr(module, "_" + class_name)
+        yield f"braid_{room}_{name}", getattr(module, "_" + class_name, None) or getattr(module, class_name)
 
 
 def in_c(room, structures):
