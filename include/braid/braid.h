@@ -106,8 +106,9 @@ typedef struct braid_outcome {
  * buffers. A context takes about 270 MiB of device memory, the buffers BRAID_DEVICE_MEMORY (64 MiB
  * by default). Starts CUDA if the program has not. If `options` is NULL, all options, statistics
  * and the log come from the environment, as for `braid run`. On a server where there is nothing to
- * gain (one GPU, no peers) opening succeeds, and all copies are native. A process has one engine.
- * On failure *engine is NULL.
+ * gain (one GPU, no peers) opening succeeds, and all copies are native. Several engines may be open
+ * in a process: each costs its own contexts, buffers and opening, and their copies share the links.
+ * Under `braid run` all are the interposer's one engine. On failure *engine is NULL.
  *
  * Returns when the relays are open. That takes tenths of a second, or seconds if many processes
  * start at once. With {"BRAID_OPENING", "background"} it returns at once, and copies are native

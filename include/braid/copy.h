@@ -18,8 +18,9 @@
 //
 // Ownership: an Engine owns its braid_engine; closing waits for copies in flight.
 // Threads: every member may be called from any thread at once, but not beside moving or destroying.
-// Errors: Status and Result (status.h); Status::cuda_result is the driver's CUresult. Nothing
-// throws but std::bad_alloc, and that not from the library. Sizes are bytes. C++17 and newer.
+// Errors: Status and Result (status.h); Status::cuda_result is the driver's CUresult. The library
+// throws nothing; this header std::bad_alloc alone, and value() of an error as status.h says. Sizes
+// are bytes. C++17 and newer.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
  *   braid_serving_default_parameters(&parameters);
  *   braid_serving_policy* policy;
  *   if (braid_serving_open("braid", &parameters, &policy) != BRAID_OK)
- *     puts(braid_serving_last_error());
+ *     return fail(braid_serving_last_error());
  *   each step: braid_serving_decide(policy, &view, preempt, admit, &decision);
  *   braid_serving_close(policy);
  *
@@ -52,7 +52,7 @@ BRAID_API void braid_serving_default_parameters(braid_serving_parameters* parame
 /* The name of policy `index`: "paper", "braid", ...; NULL after the last. */
 BRAID_API const char* braid_serving_policy_name(size_t index);
 
-/* `parameters` may be NULL: the defaults. */
+/* `parameters` may be NULL: the defaults. On failure *policy is NULL. */
 BRAID_API braid_status braid_serving_open(const char* name,
                                           const braid_serving_parameters* parameters,
                                           braid_serving_policy** policy);

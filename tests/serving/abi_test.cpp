@@ -141,6 +141,9 @@ TEST_F(ServingAbi, WrongArgumentsAreNamed) {
   EXPECT_EQ(none, nullptr);
 
   open("paper");
+  braid_serving_policy* stale = policy_;
+  EXPECT_EQ(braid_serving_open("fifo", nullptr, &stale), BRAID_ERROR_ARGUMENT);
+  EXPECT_EQ(stale, nullptr);
   requests_ = {request(7, 12, 8)};
   EXPECT_EQ(decide(10), BRAID_ERROR_ARGUMENT);
   EXPECT_TRUE(says("request 7") && says("12")) << braid_serving_last_error();

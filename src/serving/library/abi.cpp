@@ -116,6 +116,7 @@ const char* braid_serving_policy_name(size_t index) {
 
 braid_status braid_serving_open(const char* name, const braid_serving_parameters* parameters,
                                 braid_serving_policy** policy) {
+  if (policy != nullptr) *policy = nullptr;
   return guarded([&] {
     if (name == nullptr || policy == nullptr) return refuse("a pointer that must be given is null");
     PolicyParameters wanted;
