@@ -38,7 +38,7 @@ struct Shared {
   std::atomic<bool> has_links, is_up[3], is_ended;
   std::atomic<size_t> address_bytes, descriptor_bytes;
   std::byte address[2048], descriptor[512];
-  char waived[256];
+  char failed[256];  // what has gone wrong
   double turns_gbps[64];
   std::atomic<bool> is_measured;
   bool is_verified;
@@ -63,16 +63,20 @@ std::string link_of(int rail, int side) {
   return "braid" + std::to_string(rail) + (side == kWriterSide ? "w" : "t");
 }
 
-/// False: the command has failed, and says so in `waived`.
+bool succeeds(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// False: the command has failed, and says so in `failed`.
 bool run(Shared& shared, const std::string& command) {
-  if (std::system((command + " >/dev/null 2>&1").c_str()) == 0) return true;
-  std::snprintf(shared.waived, sizeof shared.waived, "`%s` has failed", command.c_str());
+  if (succeeds(command)) return true;
+  std::snprintf(shared.failed, sizeof shared.failed, "`%s` has failed", command.c_str());
   return false;
 }
 
 bool wait_for(const std::atomic<bool>& flag, const Shared& shared) {
   for (int i = 0; i < kSetUpSeconds * 1000 && !flag; ++i) {
-    if (shared.waived[0] != 0) return false;
+    if (shared.failed[0] != 0) return false;
     usleep(1000);
   }
   return flag;
@@ -186,15 +190,14 @@ void measure(Shared& shared, const LimitedRailsOptions& options, Engine& engine,
                        std::span<std::byte> memory) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (unshare(CLONE_NEWNET) != 0) {
-    std::snprintf(shared.waived, sizeof shared.waived,
-                  "this process may not make network namespaces");
-    _exit(0);
+    std::snprintf(shared.failed, sizeof shared.failed, "there is no namespace for the network");
+    _exit(1);
   }
   shared.is_apart[side] = true;
-  if (!wait_for(shared.has_links, shared) || !set_up_links(shared, options, side)) _exit(0);
+  if (!wait_for(shared.has_links, shared) || !set_up_links(shared, options, side)) _exit(1);
   shared.is_up[side] = true;
   if (!wait_for(shared.is_up[kWriterSide], shared) || !wait_for(shared.is_up[kTargetSide], shared))
-    _exit(0);
+    _exit(1);
   {
     const auto engine = open_engine(options, side);
     if (side == kTargetSide)
@@ -218,12 +221,48 @@ bool add_links(Shared& shared, int rails, pid_t writer, pid_t target) {
   return true;
 }
 
+/// What this machine cannot do, tried in a namespace that is gone again; empty: it can do all.
 std::string missing_here() {
   if (geteuid() != 0) return "limiting rails needs root";
   for (const char* tool : {"ip", "tc"})
-    if (std::system((std::string("command -v ") + tool + " >/dev/null 2>&1").c_str()) != 0)
+    if (!succeeds(std::string("command -v ") + tool))
       return std::string("there is no ") + tool + ": install iproute2";
-  return "";
+  constexpr int kNoNamespace = 2, kNoLink = 3, kNoLimit = 4;
+  std::fflush(nullptr);
+  const pid_t probe = fork();
+  if (probe == 0) {
+    if (unshare(CLONE_NEWNET) != 0) _exit(kNoNamespace);
+    if (!succeeds("ip link add braid0w type veth peer name braid0t")) _exit(kNoLink);
+    if (!succeeds("tc qdisc add dev braid0w root tbf rate 1mbit burst 256kb latency 50ms"))
+      _exit(kNoLimit);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(probe, &status, 0);
+  if (!WIFEXITED(status)) return "";
+  switch (WEXITSTATUS(status)) {
+    case kNoNamespace: return "this process may not make network namespaces";
+    case kNoLink: return "the kernel makes no veth pairs";
+    case kNoLimit: return "the kernel has no `tbf`";
+    default: return "";
+  }
+}
+
+/// Until the writer has ended, and the target, which ends when it is told to. One that ends before
+/// ends the other. False: one of them did not end well.
+bool wait_for_ends(Shared& shared, pid_t writer, pid_t target) {
+  int statuses[2] = {-1, -1};
+  pid_t waiting[2] = {writer, target};
+  while (waiting[0] > 0 || waiting[1] > 0) {
+    for (int i = 0; i < 2; ++i) {
+      if (waiting[i] <= 0 || waitpid(waiting[i], &statuses[i], WNOHANG) == 0) continue;
+      waiting[i] = 0;
+      const pid_t other = waiting[1 - i];
+      if (other > 0 && (statuses[i] != 0 || !shared.is_ended)) kill(other, SIGKILL);
+    }
+    usleep(1000);
+  }
+  return statuses[0] == 0 && statuses[1] == 0;
 }
 
 }  // namespace
@@ -244,12 +283,13 @@ LimitedRailsResult race_limited_rails(const LimitedRailsOptions& options) {
       wait_for(shared->is_apart[kTargetSide], *shared) &&
       add_links(*shared, options.rails, processes[kWriterSide], processes[kTargetSide]))
     shared->has_links = true;
-  waitpid(processes[kWriterSide], nullptr, 0);
-  shared->is_ended = true;
-  waitpid(processes[kTargetSide], nullptr, 0);
-  result.waived = shared->waived;
-  if (result.waived.empty() && !shared->is_measured) result.waived = "a process has ended early";
-  if (!result.waived.empty()) return result;
+  const bool is_well = wait_for_ends(*shared, processes[kWriterSide], processes[kTargetSide]);
+  if (!is_well || !shared->is_measured) {  // not waived, and nothing verified: it has failed
+    const bool is_said = shared->failed[0] != 0;
+    std::fprintf(stderr, "limited rails: %s\n",
+                 is_said ? shared->failed : "a process has ended early");
+    return result;
+  }
   std::span turns(shared->turns_gbps, static_cast<size_t>(options.turns));
   std::sort(turns.begin(), turns.end());
   result.braid_gbps = turns[turns.size() / 2];
