@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -57,7 +58,7 @@ class Threads final : public FileJobs {
       const std::lock_guard lock(mutex_);
       waiting_.push_back(std::move(job));
     }
-    if (threads_.size() < kThreads) threads_.push_back(fabric::start_thread([this] { work(); }));
+    if (threads_.size() < kThreads && !add_thread() && threads_.empty()) return give_up();
     changed_.notify_one();
   }
 
@@ -84,6 +85,30 @@ class Threads final : public FileJobs {
   size_t under_way() const override { return under_way_; }
 
  private:
+  /// False: the system allows no further thread now (`ulimit -u`, pids.max). A later job tries
+  /// again.
+  bool add_thread() {
+    try {
+      threads_.push_back(fabric::start_thread([this] { work(); }));
+    } catch (const std::system_error&) {
+      return false;
+    }
+    return true;
+  }
+
+  /// Ends the jobs that wait, since no thread does them: at the next step, as all jobs end.
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    for (FileJob& job : waiting_) ended_.emplace_back(std::move(job), Cause::kTooMuch);
+    waiting_.clear();
+    tell();
+  }
+
+  void tell() {
+    const uint64_t one = 1;
+    (void)!write(told_.get(), &one, sizeof one);
+  }
+
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -95,8 +120,7 @@ class Threads final : public FileJobs {
       const Cause cause = run(job);
       lock.lock();
       ended_.emplace_back(std::move(job), cause);
-      const uint64_t one = 1;
-      (void)!write(told_.get(), &one, sizeof one);
+      tell();
     }
   }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -106,6 +107,45 @@ TEST_P(FileJobsTest, NoSignalOfTheProgramComesToItsThreads) {
   ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
   const timespec limit{10, 0};
   EXPECT_EQ(sigtimedwait(&one, nullptr, &limit), SIGUSR1);
+}
+
+/// As where the kernel allows no further thread: no stack is that large.
+class NoFurtherThreads {
+ public:
+  NoFurtherThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t attributes = before_;
+    pthread_attr_setstacksize(&attributes, size_t{1} << 47);
+    is_set_ = pthread_setattr_default_np(&attributes) == 0;
+  }
+  ~NoFurtherThreads() { pthread_setattr_default_np(&before_); }
+  bool is_set() const { return is_set_; }
+
+ private:
+  pthread_attr_t before_{};
+  bool is_set_ = false;
+};
+
+TEST_P(FileJobsTest, AJobForWhichNoThreadStartsEndsWithACauseAndLaterOnesGoOn) {
+  std::vector<std::byte> bytes(100);
+  Cause without = Cause::kPathFailed, after = Cause::kPathFailed, with_one = Cause::kPathFailed;
+  {
+    const NoFurtherThreads none;
+    ASSERT_TRUE(none.is_set());
+    start(true, bytes, 0, without);
+    EXPECT_EQ(ended_, 0u) << "who starts a job is not called meanwhile";
+    wait();
+  }
+  start(true, bytes, 0, after);
+  wait();
+  {
+    const NoFurtherThreads none;
+    start(false, bytes, 0, with_one);
+    wait();
+  }
+  EXPECT_EQ(without, GetParam() ? Cause::kNone : Cause::kTooMuch);
+  EXPECT_EQ(after, Cause::kNone);
+  EXPECT_EQ(with_one, Cause::kNone);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FileJobsTest, testing::Bool(), [](const auto& is_ring) {
