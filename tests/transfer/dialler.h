@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,10 @@ struct Dialler {
     net.also([this](uint64_t now_ns) {
       while (!is_paused && fabric->step(now_ns))
         for (const BackendEvent& event : fabric->take_events())
-          if (const auto* gone = std::get_if<OwnerLost>(&event)) lost.push_back(gone->way);
+          if (const auto* gone = std::get_if<OwnerLost>(&event))
+            lost.push_back(gone->way);
+          else if (const auto* end = std::get_if<PieceEnd>(&event))
+            ended[end->id] = end->cause;
       for (const Notified& each : fabric->take_notifications()) notified.push_back(each.name);
     });
   }
@@ -63,6 +67,7 @@ struct Dialler {
   std::unique_ptr<FabricBackend> fabric;
   uint32_t ways = 0;
   std::vector<uint32_t> lost;         // ways to peers that were given up
+  std::map<uint64_t, Cause> ended;    // of probes
   std::vector<std::string> notified;  // names
 };
 

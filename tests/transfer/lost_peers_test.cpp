@@ -44,6 +44,26 @@ TEST(TransferLostPeers, OneThatIsBackCanBeOpenedAgain) {
   EXPECT_TRUE(net.run(3'000'000, [&] { return me.are_up(1, 2); }));
 }
 
+/// Its ways are probed for as long as a segment of it is open.
+TEST(TransferLostPeers, ProbesOfItsWaysEndAtOnce) {
+  RailNet net;
+  RailNet::Side& peer = net.add();
+  Dialler me(net);
+  me.add_ways({&peer});
+  ASSERT_TRUE(net.run(100'000, [&] { return me.are_up(0, 1); }));
+  net.pause(peer);
+  uint64_t probes = 0;
+  const bool is_lost = net.run(kLongPauseUs, [&] {
+    if (!me.are_up(0, 1) && probes < 50) me.fabric->probe(0, ++probes);
+    return !me.lost.empty();
+  });
+  ASSERT_TRUE(is_lost);
+  for (int i = 0; i < 10; ++i) me.fabric->probe(0, ++probes);
+  EXPECT_TRUE(net.run(10'000, [&] { return me.ended.size() == probes; }))
+      << me.ended.size() << " of " << probes;
+  for (const auto& [probe, cause] : me.ended) EXPECT_EQ(cause, Cause::kPathFailed) << probe;
+}
+
 class TransferLateNotifications : public testing::Test {
  protected:
   void SetUp() override {

@@ -149,6 +149,9 @@ void FabricBackend::probe(uint32_t id, uint64_t probe) {
   const auto found = ways_.find(id);
   if (found == ways_.end()) return events_.push_back(PieceEnd{probe, Cause::kPathFailed, false});
   Way& way = found->second;
+  // Nobody dials a peer that is lost, so nothing would end the probe.
+  if (!way.is_up && peers_.at(way.peer).is_lost)
+    return events_.push_back(PieceEnd{probe, Cause::kPathFailed, false});
   way.probes.push_back(probe);
   if (way.is_up) return rails_[way.rail]->ping(way.link, probe);
   way.dial_until_ns = now_ns_ + kWantedNs;
@@ -263,7 +266,10 @@ void FabricBackend::lose_peer(const Incarnation& who) {
   peer.is_lost = true;
   expect(who, peer);
   end_files_asked(who, Cause::kPeerLost);
-  for (const uint32_t id : peer.ways) dialling_.erase(id);
+  for (const uint32_t id : peer.ways) {
+    dialling_.erase(id);
+    if (Way& way = ways_.at(id); !way.is_up) end_probes(way);
+  }
   if (!peer.ways.empty()) events_.push_back(OwnerLost{peer.ways.front()});
   const std::vector<LinkOfRail> up = peer.up;
   for (const LinkOfRail& link : up) {
