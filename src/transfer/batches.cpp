@@ -331,6 +331,7 @@ void Engine::take(const PieceEnd& end) {
       scheduler_.cancel(posted->second.request, now_ns_);
     }
     const auto path = paths_.find(posted->second.path);
+    if (path != paths_.end() && end.may_land) path->second.may_land = true;
     if (path != paths_.end()) --path->second.open;
     if (path != paths_.end() && running != nullptr) {
       if (end.is_unexplained) slice_failed(path->first, running->ways);

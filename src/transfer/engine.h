@@ -172,6 +172,9 @@ class Engine {
     std::map<uint32_t, Reach> reach = {};  // by the number of the ways; none: nothing has failed
     uint64_t fence_ns = 0;  // when it is fenced by force, unless its postings end; 0: not wanted
     bool is_fencing = false;
+    /// Bytes of a posting that has ended may still land. Another link says nothing about them: only
+    /// a fence does.
+    bool may_land = false;
     bool reaches_gpus = false;
     uint32_t rail_way = 0;  // for a rail's path: the backend's number of it
     /// It carries GPU memory of this side over a rail that reaches only host memory. It has its own

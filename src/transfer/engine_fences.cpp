@@ -107,7 +107,7 @@ void Engine::fenced(uint32_t id) {
     fenced_below_.push_back(id);
     return;
   }
-  paths_.at(id).is_fencing = false;
+  paths_.at(id).is_fencing = paths_.at(id).may_land = false;
   std::erase(fences_wanted_, id);  // another path of the same link may have been fenced first
   scheduler_.fenced(id, now_ns_);
 }
@@ -117,11 +117,11 @@ void Engine::look_after_fences() {
   std::erase_if(fences_wanted_, [&](uint32_t id) {
     Path& path = paths_.at(id);
     if (path.is_fencing) return true;
-    if (path.open == 0 && is_up(path)) {
+    if (path.open == 0 && is_up(path) && !path.may_land) {
       scheduler_.fenced(id, now_ns_);
       return true;
     }
-    if (is_up(path) && now_ns_ < path.fence_ns) return false;
+    if (path.open > 0 && is_up(path) && now_ns_ < path.fence_ns) return false;
     ++statistics_.fences;
     path.is_fencing = true;
     if (through_) through_->stop(id);
