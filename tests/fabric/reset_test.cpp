@@ -44,7 +44,7 @@ class ResetTest : public testing::TestWithParam<std::string> {
   void reset_connections() {
     sockaddr nowhere{};
     nowhere.sa_family = AF_UNSPEC;
-    const auto connections = ofi::outgoing_to(target_.domain->door_address(door_));
+    const auto connections = ofi::Connections().outgoing_to(target_.domain->door_address(door_));
     EXPECT_FALSE(connections.empty());
     for (const ofi::Connection& connection : connections)
       EXPECT_EQ(connect(connection.descriptor, &nowhere, sizeof nowhere), 0);

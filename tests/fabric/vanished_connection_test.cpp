@@ -123,7 +123,7 @@ class VanishedConnectionTest : public testing::Test {
 
 /// libfabric refuses a second connection from a process while it has the first one.
 TEST_F(VanishedConnectionTest, IsReplacedAlthoughThePeerHasNotHeardOfItsEnd) {
-  const auto incoming = ofi::incoming_at(target_.domain->address());
+  const auto incoming = ofi::Connections().incoming_at(target_.domain->address());
   ASSERT_EQ(incoming.size(), 1u);
   filter(incoming.front().descriptor, resets_alone());
   give_up_and_connect_again();
@@ -138,7 +138,7 @@ TEST_F(VanishedConnectionTest, IsReplacedAlthoughTheFirstPacketWasLost) {
   std::vector<ofi::Connection> attempts;
   ASSERT_TRUE(wait([&] {
     (void)is_posted();
-    attempts = ofi::connecting_to(target_.domain->address());
+    attempts = ofi::Connections().connecting_to(target_.domain->address());
     return attempts.size() == 2;
   })) << "libfabric's and a knock";
   filter(listening, all_but_from(attempts));
@@ -160,7 +160,8 @@ TEST_F(VanishedConnectionTest, IsNotAnsweredByAKnockThatCannotBeSent) {
 /// The kernel would keep its descriptor for as long as TCP repeats the end: many minutes.
 TEST_F(VanishedConnectionTest, IsKeptForAMinuteIfNobodyWantsALinkThere) {
   const Bytes address = target_.domain->address();
-  const auto incoming = ofi::incoming_at(address), outgoing = ofi::outgoing_to(address);
+  const auto incoming = ofi::Connections().incoming_at(address),
+             outgoing = ofi::Connections().outgoing_to(address);
   ASSERT_EQ(incoming.size(), 1u);
   ASSERT_EQ(outgoing.size(), 1u);
   filter(incoming.front().descriptor, nothing());

@@ -70,13 +70,10 @@ bool listens(int descriptor) {
          answer != 0;
 }
 
-/// True also for a connection that its peer has reset, which has no peer name any more.
-bool is_incoming(int descriptor, const std::vector<std::byte>& place) {
-  return end_of(descriptor, getsockname) == place && !listens(descriptor);
-}
-
-bool is_outgoing(int descriptor, const std::vector<std::byte>& place) {
-  return end_of(descriptor, get_peer_name) == place;
+/// Where a peer has connected to; empty: it is no connection. A connection that its peer has reset
+/// has such a place, although it has no peer name any more.
+std::vector<std::byte> incoming_place(int descriptor) {
+  return listens(descriptor) ? std::vector<std::byte>() : end_of(descriptor, getsockname);
 }
 
 /// Of the kernel's names for states; TCP_CLOSE for what is no TCP socket.
@@ -88,42 +85,54 @@ int state_of(int descriptor) {
   return about.tcpi_state;
 }
 
-bool is_connecting(int descriptor, const std::vector<std::byte>& place) {
-  return state_of(descriptor) == TCP_SYN_SENT && is_outgoing(descriptor, place);
-}
-
 unsigned long inode_of(int descriptor) {
   struct stat about {};
   return fstat(descriptor, &about) == 0 ? about.st_ino : 0;
 }
 
-std::vector<Connection> find(std::span<const std::byte> name,
-                             bool (*is_it)(int, const std::vector<std::byte>&)) {
-  std::vector<Connection> found;
-  const std::vector<std::byte> place = place_of(name);
-  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
-  if (place.empty() || folder == nullptr) return found;
-  while (const dirent* entry = readdir(folder.get())) {
-    const int descriptor = std::atoi(entry->d_name);
-    if (is_it(descriptor, place)) found.push_back({descriptor, inode_of(descriptor)});
-  }
-  return found;
+/// 0: it is no socket.
+unsigned long socket_inode_of(int descriptor) {
+  struct stat about {};
+  return fstat(descriptor, &about) == 0 && S_ISSOCK(about.st_mode) ? about.st_ino : 0;
 }
 
 }  // namespace
 
 bool Connection::is_open() const { return inode_of(descriptor) == inode; }
 
-std::vector<Connection> incoming_at(std::span<const std::byte> name) {
-  return find(name, is_incoming);
+void Connections::list() {
+  if (std::exchange(is_listed_, true)) return;
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir("/proc/self/fd"));
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder.get())) {
+    const int descriptor = std::atoi(entry->d_name);
+    const unsigned long inode = socket_inode_of(descriptor);
+    if (inode == 0) continue;
+    if (auto place = incoming_place(descriptor); !place.empty())
+      incoming_[std::move(place)].push_back({descriptor, inode});
+    if (auto place = end_of(descriptor, get_peer_name); !place.empty())
+      outgoing_[std::move(place)].push_back({descriptor, inode});
+  }
 }
 
-std::vector<Connection> outgoing_to(std::span<const std::byte> name) {
-  return find(name, is_outgoing);
+std::vector<Connection> Connections::incoming_at(std::span<const std::byte> name) {
+  list();
+  const auto found = incoming_.find(place_of(name));
+  return found == incoming_.end() ? std::vector<Connection>() : found->second;
 }
 
-std::vector<Connection> connecting_to(std::span<const std::byte> name) {
-  return find(name, is_connecting);
+std::vector<Connection> Connections::outgoing_to(std::span<const std::byte> name) {
+  list();
+  const auto found = outgoing_.find(place_of(name));
+  return found == outgoing_.end() ? std::vector<Connection>() : found->second;
+}
+
+std::vector<Connection> Connections::connecting_to(std::span<const std::byte> name) {
+  std::vector<Connection> found = outgoing_to(name);
+  std::erase_if(found, [](const Connection& each) {
+    return !each.is_open() || state_of(each.descriptor) != TCP_SYN_SENT;
+  });
+  return found;
 }
 
 void shut_down(const Connection& connection) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -16,13 +17,29 @@ struct Connection {
   bool is_open() const;
 };
 
-/// `name` is a socket address, as fi_getname gives it. The connections that peers have opened to
-/// it, including ended ones that are not closed yet.
-std::vector<Connection> incoming_at(std::span<const std::byte> name);
-/// The connections that this process has opened to that address of another process.
-std::vector<Connection> outgoing_to(std::span<const std::byte> name);
-/// Those that have not been answered yet.
-std::vector<Connection> connecting_to(std::span<const std::byte> name);
+/// A list of the process's connections, made when it is first asked. To make one takes tens of
+/// milliseconds if there are a thousand peers. So when many peers are lost at once, as with a
+/// switch, one list serves all of them. `name` is a socket address, as fi_getname gives it.
+class Connections {
+ public:
+  /// The connections that peers have opened to it, including ended ones that are not closed yet.
+  std::vector<Connection> incoming_at(std::span<const std::byte> name);
+  /// The connections that this process has opened to that address of another process.
+  std::vector<Connection> outgoing_to(std::span<const std::byte> name);
+  /// Those that have not been answered yet.
+  std::vector<Connection> connecting_to(std::span<const std::byte> name);
+  /// There may be new connections.
+  void forget() {
+    if (is_listed_) *this = Connections();
+  }
+
+ private:
+  using Places = std::map<std::vector<std::byte>, std::vector<Connection>>;
+  void list();
+
+  bool is_listed_ = false;
+  Places incoming_, outgoing_;
+};
 
 /// The peer sees the connection end. This process still reads the bytes that have come, and then
 /// the end, as if the peer had closed it.

@@ -128,6 +128,8 @@ class OfiDomain final : public Domain {
   Knocks knocks_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
+  /// Of this moment: forgotten whenever libfabric may open or take one, in a poll or a posting.
+  Connections connections_;
   uint64_t polled_ns_ = 0;  // if there are doorbells
   Doors doors_;
   bool doors_first_ = false;  // in turns
@@ -150,7 +152,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
       station_(std::move(station)),
       knocks_(station_.name),
       sleepers_(quirks_),
-      doors_(provider_, *station_.domain, calls_.get(), sleepers_) {
+      doors_(provider_, *station_.domain, calls_.get(), sleepers_, connections_) {
   sleepers_.add(station_);
   traits_.door_keys = provider_.chooses_keys();
   const fi_info& info = *provider_.info;
@@ -253,7 +255,7 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
   Peer& peer = peers_.at(number);
   const bool may_go_on = absence == Absence::kSilent;
   if (peer.endpoint == nullptr) return;
-  std::vector<File> ended = peers_.give_up_link(number);
+  std::vector<File> ended = peers_.give_up_link(number, connections_);
   if (may_go_on && quirks_.refuses_second_connection)
     knocks_.given_up(peer.link.name(), std::move(ended));
   if (!quirks_.needs_endpoint_for_each_peer) return;
@@ -280,7 +282,7 @@ Result<uint32_t> OfiDomain::open_door() {
 void OfiDomain::drain() {
   constexpr int kLooksMax = 100'000;
   if (!quirks_.drains_before_close) return;
-  std::vector<Connection> connections = incoming_at(station_.name);
+  std::vector<Connection> connections = connections_.incoming_at(station_.name);
   for (const Connection& connection : connections) shut_down(connection);
   for (int look = 0; look < kLooksMax && !connections.empty(); ++look) {
     std::array<Completion, kEventsAtOnce> dropped;
@@ -380,6 +382,7 @@ int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
 bool OfiDomain::post_write(const Write& write) {
   if (is_gone(write.peer, write.context)) return true;
   if (!is_ready(peers_.at(write.peer))) return false;
+  connections_.forget();
   std::array<iovec, kSegmentsMax> sources;
   std::array<void*, kSegmentsMax> descriptors;
   std::array<fi_rma_iov, kSegmentsMax> targets;
@@ -413,6 +416,7 @@ bool OfiDomain::post_write(const Write& write) {
 bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
   if (is_gone(peer, context)) return true;
   if (!is_ready(peers_.at(peer))) return false;
+  connections_.forget();
   iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
   void* descriptor = descriptor_of(region);
   Operation* operation = begin(Event::kPosted, context, peer);
@@ -470,6 +474,7 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   std::array<fi_cq_data_entry, kEventsAtOnce> entries;
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
+  connections_.forget();
   if (calls_) calls_->resume();
   StandIns stand_ins(station_.name);
   const auto read = [&] { return fi_cq_read(station_.queue.get(), entries.data(), room); };

@@ -36,8 +36,13 @@ class Pace {
 class Doors {
  public:
   /// All arguments outlive this object. `calls` may be null.
-  Doors(const Provider& provider, fid_domain& common, RobustCalls* calls, Sleepers& sleepers)
-      : provider_(provider), common_(common), calls_(calls), sleepers_(sleepers) {}
+  Doors(const Provider& provider, fid_domain& common, RobustCalls* calls, Sleepers& sleepers,
+        Connections& connections)
+      : provider_(provider),
+        common_(common),
+        calls_(calls),
+        sleepers_(sleepers),
+        connections_(connections) {}
   ~Doors();
   Doors(const Doors&) = delete;
   Doors& operator=(const Doors&) = delete;
@@ -89,6 +94,7 @@ class Doors {
   fid_domain& common_;
   RobustCalls* calls_;
   Sleepers& sleepers_;
+  Connections& connections_;
   SpareStation spare_{provider_};
   std::list<Door> order_;  // in the order of polling; it rotates
   std::unordered_map<uint32_t, std::list<Door>::iterator> doors_;

@@ -55,6 +55,7 @@ void Knocks::look(uint64_t now_ns,
                   const std::function<bool(const std::vector<std::byte>&)>& is_wanted) {
   if (now_ns < look_ns_) return;
   look_ns_ = now_ns + kLookNs;
+  Connections connections;  // one list for all places
   places_.remove_if([&](Place& place) {
     // The peer has answered the end of these, so it knows.
     std::erase_if(place.connections, [](const File& each) { return !waits_for_its_end(each); });
@@ -68,7 +69,7 @@ void Knocks::look(uint64_t now_ns,
     if (place.wanted_ns == 0) place.wanted_ns = now_ns;
     if (!is_answered(place, now_ns)) return false;
     for (const File& connection : place.connections) reset(connection);
-    for (const Connection& attempt : connecting_to(place.address)) shut_down(attempt);
+    for (const Connection& attempt : connections.connecting_to(place.address)) shut_down(attempt);
     return true;
   });
 }

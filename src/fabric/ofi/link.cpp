@@ -4,8 +4,6 @@
 #include <mutex>
 #include <utility>
 
-#include "fabric/ofi/connections.h"
-
 namespace braid::fabric::ofi {
 namespace {
 
@@ -27,10 +25,11 @@ Directory& directory() {
   return directory;
 }
 
-std::vector<File> break_if_unused(const std::vector<std::byte>& name, const Users& users) {
+std::vector<File> break_if_unused(const std::vector<std::byte>& name, const Users& users,
+                                  Connections& connections) {
   std::vector<File> broken;
   if (users.live > 0 || users.given_up == 0) return broken;
-  for (const Connection& connection : outgoing_to(name)) {
+  for (const Connection& connection : connections.outgoing_to(name)) {
     File held = hold(connection);
     shut_down(connection);
     if (held.is_open()) broken.push_back(std::move(held));
@@ -53,13 +52,15 @@ Link& Link::operator=(Link&& other) noexcept {
   return *this;
 }
 
-std::vector<File> Link::give_up() {
+std::vector<File> Link::give_up(Connections& connections) {
   if (name_.empty()) return {};
   const std::lock_guard lock(directory().mutex);
   Users& users = directory().users[name_];
   if (!is_given_up_) --users.live, ++users.given_up;
   is_given_up_ = true;
-  return break_if_unused(name_, users);
+  if (users.given_up == 1) return break_if_unused(name_, users, connections);
+  Connections now;  // another domain, on another thread, may have connected since the list was made
+  return break_if_unused(name_, users, now);
 }
 
 void Link::leave() {
@@ -67,7 +68,7 @@ void Link::leave() {
   const std::lock_guard lock(directory().mutex);
   Users& users = directory().users[name_];
   --(is_given_up_ ? users.given_up : users.live);
-  if (!is_given_up_) (void)break_if_unused(name_, users);
+  if (Connections now; !is_given_up_) (void)break_if_unused(name_, users, now);
   if (users.live + users.given_up == 0) directory().users.erase(name_);
   name_.clear();
 }

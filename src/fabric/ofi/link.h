@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fabric/domain.h"
+#include "fabric/ofi/connections.h"
 #include "host/file.h"
 
 namespace braid::fabric::ofi {
@@ -27,7 +28,7 @@ class Link {
   /// Makes the postings under way over the link fail, by breaking this process's connections to the
   /// address. While other links use the connections, this waits until they have given up too, or
   /// left. Returns the established connections that were broken now.
-  std::vector<File> give_up();
+  std::vector<File> give_up(Connections& connections);
   const std::vector<std::byte>& name() const { return name_; }
   /// It leads somewhere, and has not been given up.
   bool is_live() const { return !name_.empty() && !is_given_up_; }

@@ -43,10 +43,10 @@ bool Peers::is_answer_awaited() const {
                      [](const Peer& peer) { return peer.owes_answers(); });
 }
 
-std::vector<File> Peers::give_up_link(uint32_t number) {
+std::vector<File> Peers::give_up_link(uint32_t number, Connections& connections) {
   Link& link = peers_.at(number).link;
   forget_live_link(link);
-  return link.give_up();
+  return link.give_up(connections);
 }
 
 void Peers::forget_live_link(const Link& link) {

@@ -41,7 +41,7 @@ class Peers {
 
   bool is_answer_awaited() const;
   /// `Link::give_up` of that peer's link.
-  std::vector<File> give_up_link(uint32_t number);
+  std::vector<File> give_up_link(uint32_t number, Connections& connections);
   /// A peer at that address has a link that has not been given up.
   bool has_link_to(const std::vector<std::byte>& address) const {
     return live_links_.contains(address);
