@@ -72,6 +72,8 @@ class Engine final : private Worker::Listener {
   std::optional<uint64_t> accept();
   /// The peer that is this engine, whichever side has connected; none: it is not known.
   std::optional<uint64_t> find_peer(uint64_t engine) const;
+  /// The number of the engine that this peer is; none: there is no such peer.
+  std::optional<uint64_t> engine_of(uint64_t peer) const;
   Result<PeerState> peer_state(uint64_t peer) const;
   /// The peer has failed: calls about it are errors until the engine connects to it anew.
   bool is_lost(uint64_t peer) const;

@@ -146,6 +146,11 @@ std::optional<uint64_t> Engine::find_peer(uint64_t engine) const {
   return found->second;
 }
 
+std::optional<uint64_t> Engine::engine_of(uint64_t id) const {
+  const Peer* peer = peers_.find(id);
+  return peer == nullptr ? std::nullopt : std::optional(peer->engine);
+}
+
 /// The peer of this engine that has said hello, and has not answered our Welcome yet.
 std::optional<uint64_t> Engine::find_newcomer(uint64_t engine) {
   std::optional<uint64_t> found;

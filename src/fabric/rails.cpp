@@ -1,6 +1,7 @@
 // Engine: which rails are used, and which are tried again.
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "fabric/engine.h"
@@ -38,13 +39,13 @@ std::vector<RailStatistics> Engine::rails() const {
 }
 
 std::vector<PeerStatistics> Engine::peers() const {
+  std::unordered_map<uint64_t, uint64_t> quarantined_bytes;  // by peer
+  for (const auto& [number, grant] : grants_)
+    if (grant.fence == Fence::kQuarantined) quarantined_bytes[grant.peer] += grant.size_bytes;
   std::vector<PeerStatistics> all;
   peers_.for_each([&](uint64_t id, const Peer& peer) {
-    PeerStatistics row{id, peer.engine, 0};
-    for (const auto& [number, grant] : grants_)
-      if (grant.peer == id && grant.fence == Fence::kQuarantined)
-        row.quarantined_bytes += grant.size_bytes;
-    all.push_back(row);
+    const auto found = quarantined_bytes.find(id);
+    all.push_back({id, peer.engine, found == quarantined_bytes.end() ? 0 : found->second});
   });
   return all;
 }

@@ -200,10 +200,7 @@ bool Rail::is_fenced(Link& link) {
 void Rail::accept_links() {
   while (const std::optional<uint64_t> peer = engine_->accept()) {
     if (link_of_peer_.contains(*peer)) continue;
-    uint64_t engine = 0;
-    for (const fabric::PeerStatistics& each : engine_->peers())
-      if (each.peer == *peer) engine = each.engine;
-    add_link(*peer, engine, false);
+    add_link(*peer, engine_->engine_of(*peer).value_or(0), false);
   }
   while (const std::optional<uint64_t> peer = engine_->next_failed()) {
     const auto why = engine_->peer_failure(*peer);
