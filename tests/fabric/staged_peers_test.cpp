@@ -126,6 +126,30 @@ TEST_F(StagedPeersTest, MoreWritersComeAndGoThanThereAreRings) {
   }
 }
 
+/// A process that has written to as many peers as there are rings is later written to by others.
+TEST_F(StagedPeersTest, RingsOfOneRoleServeTheOtherOnceAllAreTaken) {
+  std::vector<uint32_t> writers{peer_}, visitors{owner_->connect(writer_->address()).value()};
+  while (writers.size() < staged::kRingsMax) {
+    visitors.push_back(owner_->connect(writer_->address()).value());
+    writers.push_back(peer_ = writer_->connect(owner_->address()).value());
+    post(from_, source_->bytes().first(100), range_, 0, writers.size());
+    ASSERT_TRUE(wait([&] { return ended_.contains(writers.size()); }));
+    ASSERT_TRUE(ended_[writers.size()]) << "of writer " << writers.size();
+  }
+  for (const uint32_t writer : writers) writer_->disconnect(writer);
+  for (const uint32_t visitor : visitors) owner_->disconnect(visitor);
+  wait([] { return false; }, 1000);
+  (void)writer_->connect(owner_->address()).value();
+  peer_ = owner_->connect(writer_->address()).value();
+  std::swap(writer_, owner_);
+  std::swap(source_, target_);
+  from_ = writer_->add_region(source_->bytes(), Access::kLocal).value();
+  into_ = owner_->add_region(target_->bytes(), Access::kRemoteWrite).value();
+  range_ = owner_->remote_range(into_);
+  source_->put(bytes_);
+  expect_a_write_lands(1000);
+}
+
 class StagedEnginesTest : public StagedTest {
  protected:
   void SetUp() override {
@@ -137,6 +161,7 @@ class StagedEnginesTest : public StagedTest {
         [&] { return writer().peer_state(to_owner_).value() == PeerState::kConnected; }));
     ASSERT_TRUE(step_until([&] { return owner().find_peer(102).has_value(); }));
     to_writer_ = *owner().find_peer(102);
+    ASSERT_EQ(owner().engine_of(to_writer_), 102u);
   }
   Engine& writer() { return *engines_[0]; }
   Engine& owner() { return *engines_[1]; }

@@ -195,13 +195,17 @@ Drain StagedDomain::drain_door(uint32_t door) const {
 
 // ---- Rings ----
 
+/// Once there are as many rings as may be, the other role's spare ones are taken.
 std::optional<StagedDomain::Ring> StagedDomain::take_ring(std::deque<Ring>& spare) {
-  if (!spare.empty()) {
-    Ring ring = std::move(spare.front());
-    spare.pop_front();
+  const bool is_full = rings_ >= kRingsMax;
+  auto& others = &spare == &spare_local_ ? spare_remote_ : spare_local_;
+  if (auto& from = spare.empty() && is_full ? others : spare; !from.empty()) {
+    Ring ring = std::move(from.front());
+    from.pop_front();
+    if (&from == &others && ring.region) wire_->remove_region(*std::exchange(ring.region, {}));
     return ring;
   }
-  if (rings_ >= kRingsMax) return std::nullopt;
+  if (is_full) return std::nullopt;
   Ring ring;
   ring.memory = gpu::HostMemory::open(kRingBytes);
   if (ring.memory == nullptr) return std::nullopt;
