@@ -169,20 +169,22 @@ TEST_F(TransferFilesOfTwoRails, RailsThatBreakFailNothing) {
   Initiator me(owner, options, 2 * kBytes);
   const auto file =
       me.transfer.open_file(me.segment, "writable/kv", {true, true}, Initiator::kLimit).value();
+  int broken = 0;
   for (uint64_t turn = 0; turn < 4; ++turn) {
     fill(me.memory, 10 + turn);
     Transfer::Request whole = me.write(0, kBytes), back = me.read(0, kBytes, kBytes);
     whole.segment = back.segment = file;
     const Transfer::Batch batch = me.submit({whole});
     std::this_thread::sleep_for(std::chrono::milliseconds(turn));
-    tools::break_connections(turn % 2 == 0 ? "127.0.0.1" : "127.0.0.2");
+    broken += tools::break_connections(turn % 2 == 0 ? "127.0.0.1" : "127.0.0.2");
     EXPECT_EQ(me.end(batch).front().cause, TransferCause::kDone) << turn;
     EXPECT_EQ(wrong_at(read_file(root / "out" / "kv"), 10 + turn), std::nullopt) << turn;
     const Transfer::Batch reading = me.submit({back});
-    tools::break_connections(turn % 2 == 0 ? "127.0.0.2" : "127.0.0.1");
+    broken += tools::break_connections(turn % 2 == 0 ? "127.0.0.2" : "127.0.0.1");
     EXPECT_EQ(me.end(reading).front().cause, TransferCause::kDone) << turn;
     EXPECT_EQ(wrong_at({me.memory.data() + kBytes, kBytes}, 10 + turn), std::nullopt) << turn;
   }
+  EXPECT_GT(broken, 0);
 }
 
 /// What is asked over a link that breaks is asked again.
@@ -194,6 +196,7 @@ TEST_F(TransferFilesOfTwoRails, AFileIsOpenedThoughTheRailsBreakMeanwhile) {
   options.providers = {"tcp;ofi_rxm"};
   options.addresses = {"127.0.0.1", "127.0.0.2"};
   Initiator me(owner, options, kBytes);
+  int broken = 0;
   for (int turn = 0; turn < 3; ++turn) {
     owner.stop();
     std::thread opening([&] {
@@ -201,10 +204,12 @@ TEST_F(TransferFilesOfTwoRails, AFileIsOpenedThoughTheRailsBreakMeanwhile) {
       EXPECT_TRUE(file.ok()) << file.status().message();
     });
     std::this_thread::sleep_for(50ms);
-    for (const std::string& address : options.addresses) tools::break_connections(address);
+    for (const std::string& address : options.addresses)
+      broken += tools::break_connections(address);
     owner.signal(SIGCONT);
     opening.join();
   }
+  EXPECT_GT(broken, 0);
 }
 
 class TransferOwnFiles : public Folders {};

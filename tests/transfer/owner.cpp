@@ -8,6 +8,9 @@
 //   check BUFFER SEED OFFSET SIZE  -> right, or wrong AT
 //   fill BUFFER SEED               -> filled
 //   notified                       -> NAME SIZE, or nothing
+//   watch BUFFER SEED COUNT SIZE   -> NAME-I PAYLOAD right, or wrong AT; ...  (by name; as each of
+//   so
+//                                     many notifications comes, bytes I * SIZE on are looked at)
 //   unregister BUFFER              -> gone, or why not
 //   replace BUFFER SEED            -> replaced, or why not   (it is unregistered, and memory of the
 //                                     pattern, which is not, lies at the same address)
@@ -28,6 +31,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -122,6 +126,24 @@ std::string notified(Transfer& transfer) {
   return next->name + " " + std::to_string(next->payload.size());
 }
 
+std::string watch(Transfer& transfer, const Memory& memory, std::istringstream& line) {
+  uint64_t seed = 0, count = 0, size_bytes = 0;
+  line >> seed >> count >> size_bytes;
+  std::set<std::string> seen;
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto next = transfer.next_notification(seconds(60)).value();
+    if (!next) break;
+    const uint64_t number = std::stoull(next->name.substr(next->name.find('-') + 1));
+    const auto wrong =
+        wrong_at(memory.bytes.subspan(number * size_bytes, size_bytes), seed + number);
+    seen.insert(next->name + " " + std::to_string(next->payload.size()) + " " +
+                (wrong ? "wrong " + std::to_string(*wrong) : "right") + "; ");
+  }
+  std::string all;
+  for (const std::string& each : seen) all += each;
+  return all;
+}
+
 /// Threads that write to another owner until the process is killed.
 struct Load {
   std::mutex mutex;
@@ -194,6 +216,7 @@ std::string answer(Transfer& transfer, std::vector<Memory>& memory, std::istring
     return "broken " + std::to_string(braid::tools::break_connections(address));
   }
   line >> which;
+  if (what == "watch") return watch(transfer, memory.at(which), line);
   if (what == "check") return check(memory.at(which), line);
   if (what == "unregister") {
     const braid::Status gone = transfer.unregister_memory(memory.at(which).buffer, seconds(10));
