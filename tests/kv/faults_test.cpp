@@ -47,6 +47,7 @@ TEST_P(RefusedOrdersTest, EveryRequestEnds) {
   begin(GetParam(), {.slots = {9, 12}, .layers = 2});
   checker_.refuse_every(GetParam());
   run_with_faults();
+  EXPECT_GT(checker_.refused(), 0u);
   finish_without_faults();
 }
 INSTANTIATE_TEST_SUITE_P(Every, RefusedOrdersTest, ::testing::Values(2, 3, 5, 11, 23));
@@ -55,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Every, RefusedOrdersTest, ::testing::Values(2, 3, 5, 11
 TEST_F(RequestsTest, AHostPoolThatIsFull) {
   begin(1, {.slots = {9, 6}, .layers = 2});
   run_with_faults();
+  EXPECT_TRUE(refusals_.contains(Refusal::kNoHostSlot));
   finish_without_faults();
 }
 
@@ -104,6 +106,7 @@ TEST_P(RefusedRecordsTest, EveryRequestEnds) {
   begin(GetParam(), {.slots = {9, 12}, .layers = 2, .ranks = 0, .remote_ranks = 2, .lags = true});
   checker_.refuse_every_record(GetParam());
   run_with_faults();
+  EXPECT_GT(checker_.refused(), 0u);
   EXPECT_GT(failures_, 0u);
   finish_without_faults();
 }
@@ -125,6 +128,7 @@ TEST_F(GroupRequestsTest, RanksThatFailInTurns) {
   begin(3, {.slots = {9, 12}, .layers = 2, .ranks = 2});
   faults_ = {.kind = Kind::kHalf, .every = 3};
   run_with_faults();
+  EXPECT_GT(faults_.failed, 0u);
   finish_without_faults();
 }
 

@@ -28,6 +28,8 @@ class OrderChecker {
   void refuse_every(uint64_t n) { refused_ = {.every = n}; }
   /// The same, of records alone.
   void refuse_every_record(uint64_t n) { refused_ = {.every = n, .waits = false}; }
+  /// How many were, since that was asked for.
+  uint64_t refused() const { return refused_.count; }
   /// From now on no stream waits for another's event: what the engine orders is not.
   void forget_waits() { forgets_waits_ = true; }
   /// From now on every event is said to have passed, whatever is still under way.
@@ -63,9 +65,14 @@ class OrderChecker {
     uint64_t every = 0;
     bool waits = true;
     uint64_t calls = 0;
+    uint64_t count = 0;
   };
 
-  bool is_refused() { return refused_.every != 0 && refused_.calls++ % refused_.every == 0; }
+  bool is_refused() {
+    const bool is = refused_.every != 0 && refused_.calls++ % refused_.every == 0;
+    refused_.count += is ? 1 : 0;
+    return is;
+  }
 
   static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags);
   static CUresult event_record(CUevent event, CUstream stream);

@@ -78,6 +78,7 @@ class RequestsTest : public KvTest {
 
   std::vector<Request> requests_;
   std::set<BlockState> aborted_;  // in which states blocks were
+  std::set<Refusal> refusals_;    // of what was asked to move
   uint64_t failures_ = 0;         // of blocks, seen by polling
   bool is_endless_ = true;        // who has finished begins again
   uint64_t seed_ = 0;
@@ -137,9 +138,11 @@ class RequestsTest : public KvTest {
       auto& list = &request == &victim || request.waits < 3 ? evict : load;
       list.insert(list.end(), request.blocks.begin(), request.blocks.end());
     }
-    (void)rotation().submit({.evict = evict,
-                             .load = load,
-                             .landing = random_() % 2 == 0 ? Landing::kOrdered : Landing::kPolled});
+    const auto submitted =
+        rotation().submit({.evict = evict,
+                           .load = load,
+                           .landing = random_() % 2 == 0 ? Landing::kOrdered : Landing::kPolled});
+    for (const auto& [id, refusal] : submitted.refused) refusals_.insert(refusal);
     for (Request& request : requests_)
       if (!request.runs && !request.is_done) resume(request);
   }
