@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <utility>
 
 #include "scheduler_rails.h"
 
@@ -175,6 +177,41 @@ TEST(Scheduler, WhileUrgentRequestsComeBulkKeepsARailBusyForAShortTime) {
     ASSERT_TRUE(later);
     EXPECT_GT(later->size_bytes, 64u << 10) << "no urgent request has come for a while";
   }
+}
+
+/// How many bytes of each request a rail of 10 GB/s delivers in 50 ms, one slice after the other.
+std::map<uint64_t, uint64_t> delivered_by_one_rail(Rails& rails) {
+  std::deque<std::pair<double, Posting>> under_way;
+  std::map<uint64_t, uint64_t> delivered;
+  double free_ns = 0;
+  for (uint64_t now_ns = 0; now_ns < 50 * kMs; now_ns += 1000) {
+    while (!under_way.empty() && under_way.front().first <= static_cast<double>(now_ns)) {
+      const Posting ended = under_way.front().second;
+      under_way.pop_front();
+      delivered[ended.request] += ended.size_bytes;
+      rails.scheduler.ended(ended.id, Ending::kDone, now_ns);
+    }
+    for (const Posting& posting : rails.post(now_ns)) {
+      free_ns = std::max(free_ns, static_cast<double>(now_ns)) +
+                static_cast<double>(posting.size_bytes) / 10;
+      under_way.emplace_back(free_ns + 5000, posting);
+    }
+  }
+  return delivered;
+}
+
+TEST(Scheduler, BulkKeepsATwentiethOfARailThatUrgentRequestsFill) {
+  Rails rails(1);
+  rails.add(1, uint64_t{4} << 30);
+  RequestSpec urgent = request_of(2, uint64_t{4} << 30);
+  urgent.urgency = Urgency::kUrgent;
+  rails.scheduler.add(std::move(urgent), 0);
+  std::map<uint64_t, uint64_t> delivered = delivered_by_one_rail(rails);
+  const auto bulk_bytes = static_cast<double>(delivered[1]);
+  const auto urgent_bytes = static_cast<double>(delivered[2]);
+  EXPECT_GT(urgent_bytes + bulk_bytes, 450e6) << "the rail carries 500 MB";
+  EXPECT_GT(bulk_bytes, (urgent_bytes + bulk_bytes) / 25);
+  EXPECT_LT(bulk_bytes, (urgent_bytes + bulk_bytes) / 16);
 }
 
 // Seen on four limited links: what the first slice of a new connection took kept its rail unused.
