@@ -8,6 +8,7 @@
 // uses it alone.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -19,6 +20,9 @@ namespace braid::multipath {
 /// A relay works for a transfer in at most so many channels.
 inline constexpr size_t kChannelsOfRelay = 2;
 
+/// More transfers than may be under way in a channel (kMostOfOneStream in transfer_state.h).
+inline constexpr uint32_t kTransfersOfChannel = 128;
+
 struct Channel {
   int gpu = -1;  ///< the relay, a CUDA ordinal
   CUstream stream = nullptr;
@@ -26,9 +30,11 @@ struct Channel {
   CUevent end = nullptr;       ///< for the gate of last resort (gate.cpp)
   uint32_t* landed = nullptr;  ///< the stream writes `issued` here behind each transfer
   uint32_t issued = 0;         ///< the value of the word when everything has landed
-  uint32_t pending_ops = 0;    ///< upper bound of the operations in the stream
-  StreamKey user;              ///< the stream of the last transfer
-  bool is_acquired = false;    ///< a thread is putting work into it
+  uint32_t ops = 0;            ///< operations ever put into the stream; wraps
+  /// What `ops` was when the word was given each of its last values.
+  std::array<uint32_t, kTransfersOfChannel> ops_at{};
+  StreamKey user;            ///< the stream of the last transfer
+  bool is_acquired = false;  ///< a thread is putting work into it
 
   CUdeviceptr landed_address() const { return reinterpret_cast<CUdeviceptr>(landed); }
 
@@ -40,6 +46,20 @@ struct Channel {
   }
   /// True if nothing is under way. For a channel that is not acquired.
   bool is_idle() const { return has_reached(landed, issued); }
+
+  /// An upper bound of the operations that have not ended. For a channel that is not acquired.
+  uint32_t pending_ops() const {
+    const uint32_t seen = std::atomic_ref<uint32_t>(*landed).load(std::memory_order_acquire);
+    const uint32_t under_way = issued - seen;
+    if (under_way == 0) return 0;  // also if the driver has refused the last words
+    if (under_way >= kTransfersOfChannel) return UINT32_MAX;
+    return ops - ops_at[seen % kTransfersOfChannel];
+  }
+  /// Behind the operation that gives the word its next value.
+  void note_issued() {
+    ++issued;
+    ops_at[issued % kTransfersOfChannel] = ops;
+  }
 };
 
 }  // namespace braid::multipath

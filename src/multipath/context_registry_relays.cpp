@@ -21,9 +21,12 @@ Result<bool> ContextRegistry::open_next_relay() {
   if (const GpuSet waiting = to_open(); waiting != 0) {
     const cuda::RelaxedCapture relaxed(driver_);
     const int gpu = std::countr_zero(waiting);
+    // Ended last, without the lock that other processes wait for: the driver may wait for streams
+    // that the program holds.
+    std::unique_ptr<Relay> failed;
     auto relay = [&] {
       const PeerProcesses::OpeningLock opening = peers_.lock_opening();
-      return Relay::open(driver_, options_, relays_.device(gpu), gpu, notify_);
+      return Relay::open(driver_, options_, relays_.device(gpu), gpu, notify_, &failed);
     }();
     const std::unique_lock lock(mutex_);
     if (relay.ok()) {

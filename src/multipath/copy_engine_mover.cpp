@@ -54,15 +54,17 @@ class Share {
 
   void begin(const TransferState& state) {
     for (Channel* channel : path_.taken()) note(wait_begun(driver_, state, *channel));
-    if (path_.may_time && has_more())
-      is_timed_ = path_.relay->timer().begin(*path_.channels[0],
-                                             {job_.direction, path_.sequence, job_.native_us});
+    if (!path_.may_time || !has_more()) return;
+    ++path_.channels[0]->ops;
+    is_timed_ = path_.relay->timer().begin(*path_.channels[0],
+                                           {job_.direction, path_.sequence, job_.native_us});
   }
 
   void enqueue_chunk(cuda::ScopedContext& scope) {
     note(scope.enter(path_.relay->context()));
     if (refused_ != CUDA_SUCCESS) return;
-    const Channel& channel = *path_.channels[chunks_ % path_.channel_count];
+    Channel& channel = *path_.channels[chunks_ % path_.channel_count];
+    channel.ops += job_.is_staged ? 2 : 1;
     const bool is_first = chunks_ == 0 && path_.channel_count > 1;
     const uint64_t wanted =
         job_.is_staged && is_first ? (job_.plan.chunk_bytes + 1) / 2 : job_.plan.chunk_bytes;
@@ -77,7 +79,10 @@ class Share {
 
   // The transfer's last channels are those whose word will come; the others' events are waited for.
   void end(TransferState& state) {
-    if (is_timed_) path_.relay->timer().end(last_channel());
+    if (is_timed_) {
+      ++last_channel().ops;
+      path_.relay->timer().end(last_channel());
+    }
     for (Channel* channel : path_.taken()) {
       const CUresult said = signal_landed(driver_, *channel);
       note(said);
@@ -98,7 +103,7 @@ class Share {
   CUresult refused() const { return refused_; }
 
  private:
-  const Channel& last_channel() const {
+  Channel& last_channel() const {
     return *path_.channels[(chunks_ + path_.channel_count - 1) % path_.channel_count];
   }
   void note(CUresult step) {

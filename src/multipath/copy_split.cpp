@@ -19,6 +19,9 @@ constexpr uint64_t kLeastChunkBytes = 1 << 20;
 // more goes over the direct path.
 constexpr uint64_t kMostChunksOfShare = 96;
 
+// What else a share puts into a channel: a wait, a word, and two events that time it.
+constexpr uint64_t kOtherOps = 4;
+
 uint64_t chunk_for(uint64_t share_bytes, const CopySplitRequest& request) {
   if (!request.is_staged) return std::max<uint64_t>(share_bytes, 1);
   const uint64_t wanted = (share_bytes / kChunksOfShare + kGrainBytes - 1) / kGrainBytes;
@@ -70,7 +73,7 @@ Rates rates_of(const DirectionCosts& costs, const CopySplitRequest& request) {
 uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels) {
   const uint64_t chunks = chunk_bytes == 0 ? 0 : relay_bytes / chunk_bytes + 2;
   return static_cast<uint32_t>(
-      std::min<uint64_t>(2 * ((chunks + channels - 1) / channels) + 2, UINT32_MAX));
+      std::min<uint64_t>(2 * ((chunks + channels - 1) / channels) + kOtherOps, UINT32_MAX));
 }
 
 // Paths that begin one after the other and end together at t carry

@@ -11,16 +11,24 @@ CUresult signal_begun(const cuda::Driver& driver, TransferState& state, CUstream
   return said;
 }
 
-CUresult wait_begun(const cuda::Driver& driver, const TransferState& state,
-                    const Channel& channel) {
+CUresult wait_begun(const cuda::Driver& driver, const TransferState& state, Channel& channel) {
+  ++channel.ops;
   return driver.cuStreamWaitValue32(channel.stream, state.start_address(), state.uses,
                                     CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 CUresult signal_landed(const cuda::Driver& driver, Channel& channel) {
+  ++channel.ops;
   const CUresult said =
       driver.cuStreamWriteValue32(channel.stream, channel.landed_address(), channel.issued + 1, 0);
-  if (said == CUDA_SUCCESS) ++channel.issued;
+  if (said == CUDA_SUCCESS) channel.note_issued();
+  return said;
+}
+
+CUresult signal_passed(const cuda::Driver& driver, TransferState& state, CUstream stream) {
+  const CUresult said = driver.cuStreamWriteValue32(
+      stream, reinterpret_cast<CUdeviceptr>(state.passed), state.uses, 0);
+  if (said == CUDA_SUCCESS) state.gated = state.uses;
   return said;
 }
 
@@ -44,6 +52,7 @@ CUresult wait_by_events(const cuda::Driver& driver, std::span<const ChannelUse> 
                         CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   for (const ChannelUse& use : channels) {
+    ++use.channel->ops;
     CUresult waited = driver.cuEventRecord(use.channel->end, use.channel->stream);
     if (waited == CUDA_SUCCESS) waited = driver.cuStreamWaitEvent(stream, use.channel->end, 0);
     if (waited != CUDA_SUCCESS) result = waited;

@@ -15,10 +15,13 @@ namespace braid::multipath {
 CUresult signal_begun(const cuda::Driver& driver, TransferState& state, CUstream stream);
 
 /// The channel waits until the transfer's stream has come so far.
-CUresult wait_begun(const cuda::Driver& driver, const TransferState& state, const Channel& channel);
+CUresult wait_begun(const cuda::Driver& driver, const TransferState& state, Channel& channel);
 
 /// The channel signals that all work enqueued in it so far has landed.
 CUresult signal_landed(const cuda::Driver& driver, Channel& channel);
+
+/// The program's stream signals that it is behind the gate: nothing of it waits for the counters.
+CUresult signal_passed(const cuda::Driver& driver, TransferState& state, CUstream stream);
 
 /// The program's stream waits until all the transfer's channels have landed.
 CUresult wait_landed(const cuda::Driver& driver, const TransferState& state, CUstream stream);

@@ -79,10 +79,11 @@ CUresult launch_direct(const cuda::Driver& driver, const KernelJob& job, uint32_
 // The relay's kernel, behind the point that the program's stream has said.
 CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const RelayPath& path,
                       const TransferState& state, cuda::PullArgs& args) {
-  const Channel& channel = *path.channels[0];
+  Channel& channel = *path.channels[0];
   const CUresult waited = wait_begun(driver, state, channel);
   if (waited != CUDA_SUCCESS) return waited;
   const PullKernels& kernels = path.relay->kernels();
+  ++channel.ops;
   return launch(driver, kernels.choose(job.bytes.aligned_alike), blocks_of(kernels, job.bytes),
                 channel.stream, args);
 }
@@ -163,6 +164,7 @@ CUresult Enqueuing::launch_missing() {
   if (job_.own_link == nullptr) return launch_target(missing_blocks_);
   const RelayPath& path = job_.relays[stand_in_];
   set_relay(stand_in_);
+  ++path.channels[0]->ops;
   const CUresult entered = scope_.enter(path.relay->context());
   return entered == CUDA_SUCCESS
              ? launch(driver_, path.relay->kernels().choose(job_.bytes.aligned_alike),
@@ -184,6 +186,11 @@ Enqueued Enqueuing::enqueue() {
   scope_.leave();
   const CUresult copied = has_kernel ? CUDA_SUCCESS : job_.own_link->copy(job_.own_bytes);
   enqueued_.error = close_gate(driver_, job_, state_, std::span(launched_).first(launched_count_));
+  // The target's own kernel is the last before the gate. Without one, relays may be ready long
+  // before the stream comes to the gate, and the counters must be there then.
+  if (!has_kernel && signal_passed(driver_, state_, job_.stream) != CUDA_SUCCESS &&
+      signal_passed(driver_, state_, job_.stream) != CUDA_SUCCESS)
+    state_.retired = true;
   if (enqueued_.error == CUDA_SUCCESS) enqueued_.error = copied;
   enqueued_.verdict = enqueued_.error == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
   return enqueued_;

@@ -23,15 +23,22 @@ void cut_limits(const cuda::Driver& driver) {
 }  // namespace
 
 Result<std::unique_ptr<Relay>> Relay::open(const cuda::Driver& driver, const Options& options,
-                                           CUdevice device, int gpu, Notify notify) {
+                                           CUdevice device, int gpu, Notify notify,
+                                           std::unique_ptr<Relay>* failed) {
   std::unique_ptr<Relay> relay(new Relay(driver, device, gpu, notify));
-  BRAID_TRY(relay->make_context());
-  const cuda::ScopedContext scope(driver, relay->context_);
-  BRAID_TRY(driver.check(scope.status(), "entering a relay's context"));
-  cut_limits(driver);
-  BRAID_TRY(relay->check_room(0));
-  BRAID_TRY(relay->fill(options));
-  return relay;
+  Status started = relay->start(options);
+  if (started.ok()) return relay;
+  if (failed != nullptr) *failed = std::move(relay);
+  return started;
+}
+
+Status Relay::start(const Options& options) {
+  BRAID_TRY(make_context());
+  const cuda::ScopedContext scope(driver_, context_);
+  BRAID_TRY(driver_.check(scope.status(), "entering a relay's context"));
+  cut_limits(driver_);
+  BRAID_TRY(check_room(0));
+  return fill(options);
 }
 
 // Making a context enters it, behind the back of who has entered another.
@@ -136,26 +143,21 @@ RelayPath Relay::acquire(const StreamKey& user, const ChannelRequest& request) {
   const std::lock_guard lock(mutex_);
   RelayPath path{.relay = this, .may_time = is_idle_locked()};
   if (request.needs_buffers && !has_buffers()) return path;
-  uint32_t pending = 0;
-  for (size_t i = 0; i < channel_count_; ++i) {
-    Channel& channel = channels_[i];
-    if (!channel.is_acquired && channel.is_idle()) channel.pending_ops = 0;
-    pending += channel.pending_ops;
-  }
   const bool by_kernel = request.mover == Mover::kKernel;
   const size_t eligible = by_kernel ? channel_count_ : copy_channel_count_;
   const size_t most = std::min(request.channel_count, path.channels.size());
+  path.room_ops = kMostPendingOps;
   // Those first that its earlier transfers stand in. Kernels leave those with buffers for last.
   for (const bool may_be_busy : {true, false})
     for (size_t i = 0; i < eligible && path.channel_count < most; ++i) {
       Channel& channel = channels_[by_kernel ? eligible - 1 - i : i];
       if (channel.is_acquired || channel.is_idle() == may_be_busy) continue;
-      if ((may_be_busy && channel.user != user) || pending + request.ops > kMostPendingOps)
-        continue;
+      if (may_be_busy && channel.user != user) continue;
+      const uint32_t pending = channel.pending_ops();
+      if (pending > kMostPendingOps || request.ops > kMostPendingOps - pending) continue;
+      path.room_ops = std::min(path.room_ops, kMostPendingOps - pending);
       channel.is_acquired = true;
       channel.user = user;
-      channel.pending_ops += request.ops;
-      pending += request.ops;
       path.channels[path.channel_count++] = &channel;
     }
   if (path.channel_count != 0) path.sequence = ++sequence_;

@@ -40,9 +40,10 @@ inline constexpr int kMostCopyChannels = 4;
 /// measured.
 inline constexpr uint64_t kChannelBufferBytes = 32 << 20;
 
-/// A context of the driver takes about a thousand operations that have not begun; beyond that,
-/// enqueuing blocks.
-inline constexpr uint32_t kMostPendingOps = 400;
+/// A channel holds at most so many operations that have not ended. The driver takes 1020 that have
+/// not begun in a held stream, and four times as many in four of them; beyond that, enqueuing
+/// blocks (docs/measurements, 2026-11-22-2xH200-law).
+inline constexpr uint32_t kMostPendingOps = 600;
 
 class Relay;
 
@@ -51,6 +52,7 @@ struct RelayPath {
   Relay* relay = nullptr;
   std::array<Channel*, kChannelsOfRelay> channels{};
   size_t channel_count = 0;  ///< 0: the relay has no channel free
+  uint32_t room_ops = 0;     ///< operations that each of these channels takes more
   uint64_t sequence = 0;     ///< of the transfer, among the relay's
   bool may_time = false;     ///< the share may be timed, since it is alone there (share_timer.h)
 
@@ -79,9 +81,11 @@ struct Enqueued {
 class Relay {
  public:
   /// Makes the context and everything that transfers need there. Fails if less than 1 GiB of the
-  /// GPU's memory would stay free. Takes a tenth of a second or more.
+  /// GPU's memory would stay free. Takes a tenth of a second or more. What failed half open goes to
+  /// `failed`: to end it may wait for streams of the program.
   static Result<std::unique_ptr<Relay>> open(const cuda::Driver& driver, const Options& options,
-                                             CUdevice device, int gpu, Notify notify);
+                                             CUdevice device, int gpu, Notify notify,
+                                             std::unique_ptr<Relay>* failed = nullptr);
   /// Ends the context. The driver may wait for other contexts of the process meanwhile.
   ~Relay();
   Relay(const Relay&) = delete;
@@ -135,6 +139,7 @@ class Relay {
 
   Relay(const cuda::Driver& driver, CUdevice device, int gpu, Notify notify)
       : driver_(driver), device_(device), gpu_(gpu), timer_(driver), health_(gpu, notify) {}
+  Status start(const Options& options);
   Status make_context();
   Status check_room(uint64_t wanted_bytes);
   Status fill(const Options& options);

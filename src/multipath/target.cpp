@@ -11,9 +11,10 @@
 namespace braid::multipath {
 namespace {
 
-// The largest transfers take tens of milliseconds. One whose turn came longer ago than this, and
-// whose kernels have not left, waits for SMs.
+// A transfer waits for SMs if its turn came longer ago than this, and than so many times what all
+// that have begun are expected to take, and its kernels have not left.
 constexpr uint64_t kOverdueNs = 100'000'000;
+constexpr double kOverdueBy = 4;
 
 size_t index_of(Mover mover) { return mover == Mover::kKernel ? 0 : 1; }
 
@@ -175,16 +176,20 @@ void Target::mark_warm(const Plan& chosen, uint64_t now_ns) {
 // the SMs. Reads host memory only.
 bool Target::are_kernels_blocked(uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  bool is_any_blocked = false;
+  uint64_t first_begun_ns = UINT64_MAX;
+  double expected_us = 0;
   for (TransferState* state : memory_.transfers->in_use()) {
     if (state->is_acquired || state->retired || state->mover != Mover::kKernel ||
         state->have_kernels_left())
       continue;
     if (state->begun_ns == 0 && state->has_begun()) state->begun_ns = now_ns;
-    is_any_blocked =
-        is_any_blocked || (state->begun_ns != 0 && now_ns > state->begun_ns + kOverdueNs);
+    if (state->begun_ns == 0) continue;
+    first_begun_ns = std::min(first_begun_ns, state->begun_ns);
+    expected_us += state->expected_us;
   }
-  return is_any_blocked;
+  if (first_begun_ns == UINT64_MAX) return false;
+  const auto overdue_ns = static_cast<uint64_t>(kOverdueBy * expected_us * 1e3);
+  return now_ns > first_begun_ns + std::max(kOverdueNs, overdue_ns);
 }
 
 YieldPolicy Target::yield_policy_of(const Batch& batch) const {
@@ -208,6 +213,7 @@ bool Target::acquire(Submission& submission, const ChannelRequest& request) {
     ++submission.state->generation;
     submission.state->size_bytes = submission.size_bytes;
     submission.state->taken_ns = submission.now_ns;
+    submission.state->expected_us = submission.plan.expected_us();
   }
   submission.state->direction = submission.batch.direction;
   for (size_t i = 0; i < submission.candidate_count; ++i) {
@@ -266,6 +272,14 @@ Outcome Target::copy_by_engines(Submission& submission) {
     request.paths = static_cast<int>(submission.path_count) + 1;
     request.far_relays = far_among(std::span(left).first(submission.path_count));
     plan = planner_.split_copy(submission.batch.direction, request);
+  }
+  // Fewer relays than asked for have larger shares, and one channel has the chunks of both.
+  for (size_t i = 0; i < submission.path_count; ++i) {
+    const RelayPath& path = submission.paths[i];
+    if (ops_of(plan.relay_bytes[i], plan.chunk_bytes, path.channel_count) <= path.room_ops)
+      continue;
+    release(submission);
+    return Verdict::kSaturated;
   }
   submission.state->mover = Mover::kCopyEngine;
   const CopyEngineJob job{.direction = submission.batch.direction,

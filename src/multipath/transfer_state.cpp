@@ -4,6 +4,13 @@
 
 namespace braid::multipath {
 
+namespace {
+
+// In the room of `start`, on a cache line of its own.
+constexpr size_t kPassedWord = 16;
+
+}  // namespace
+
 static_assert(sizeof(cuda::TransferCounters) <= TransferPool::kStride &&
               sizeof(cuda::TransferReport) <= TransferPool::kStride);
 
@@ -32,6 +39,7 @@ TransferPool::TransferPool(CUdeviceptr counters, void* words) : transfers_(kMost
     transfers_[i].counters = counters + i * kStride;
     transfers_[i].report = reinterpret_cast<cuda::TransferReport*>(reports + i * kStride);
     transfers_[i].start = reinterpret_cast<uint32_t*>(starts + i * kStride);
+    transfers_[i].passed = transfers_[i].start + kPassedWord;
     free_.push_back(&transfers_[i]);
   }
 }

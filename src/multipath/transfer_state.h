@@ -1,7 +1,8 @@
 // Transfer states, from a pool that is allocated once. A state holds what one transfer needs for
-// itself while it is under way: a word that says that the program's stream has come so far (start),
-// the counters that its kernels share, their report, and its channels on relays. The GPUs write
-// into host memory when these are free, so finding a free state costs plain loads, no driver call.
+// itself while it is under way: words that say that the program's stream has come so far (start),
+// and is behind the gate (passed), the counters that its kernels share, their report, and its
+// channels on relays. The GPUs write into host memory when these are free, so finding a free state
+// costs plain loads, no driver call.
 //
 // Threads: `acquire` and functions that read all states need the owning Target's lock. A thread
 // that has acquired a state uses it alone until it releases it.
@@ -52,8 +53,10 @@ struct TransferState {
   cuda::TransferReport* report = nullptr;  ///< written by the last block to leave
   uint32_t* start = nullptr;               ///< the program's stream writes `uses` here
   uint32_t uses = 0;
-  uint32_t generation = 0;  ///< of its last use; its kernels have left when the report says so
-  uint32_t done = 0;        ///< value of counters.done when those have landed
+  uint32_t* passed = nullptr;  ///< the stream writes `uses` here behind a gate on `counters`
+  uint32_t gated = 0;          ///< the value of that word when it is behind the last such gate
+  uint32_t generation = 0;     ///< of its last use; its kernels have left when the report says so
+  uint32_t done = 0;           ///< value of counters.done when those have landed
   bool is_acquired = false;
   bool retired = false;  ///< a block of it never came or left: never used again
 
@@ -62,6 +65,7 @@ struct TransferState {
   StreamKey user;
   uint64_t size_bytes = 0;
   uint64_t taken_ns = 0;
+  double expected_us = 0;
   uint64_t begun_ns = 0;  ///< when it was first seen to have begun; 0: not yet
   std::array<ChannelUse, kMostChannelUses> channels;
   size_t channel_count = 0;
@@ -77,10 +81,13 @@ struct TransferState {
   bool have_kernels_left() const;
   /// Its present use has no kernels. For an acquired state.
   void mark_kernels_left();
+  /// True if the program's stream waits for its counters no more, as far as it tells.
+  bool is_gate_passed() const { return Channel::has_reached(passed, gated); }
   /// True if its relays' channels have passed it.
   bool have_channels_landed() const;
   bool is_free() const {
-    return !is_acquired && !retired && has_begun() && have_kernels_left() && have_channels_landed();
+    return !is_acquired && !retired && has_begun() && have_kernels_left() &&
+           have_channels_landed() && is_gate_passed();
   }
   /// True if it waits for its turn, or moves.
   bool is_in_use() const { return is_acquired || (!retired && !is_free()); }

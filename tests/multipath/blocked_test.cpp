@@ -133,6 +133,28 @@ TEST_F(BlockedTest, BatchesAreNativeAfterKernelsThatCannotBeginAndCopiesNeedNone
   EXPECT_TRUE(has_arrived(second, to_second));
 }
 
+// What moves for long is not blocked: only what takes several times as long as expected.
+TEST_F(BlockedTest, ALargeBatchIsGivenItsTime) {
+  constexpr size_t kSegments = 200;
+  constexpr uint64_t kSegmentBytes = 64 << 20;
+  HostBuffer large(driver(), kSegmentBytes), small(driver(), kSize);
+  const DeviceBuffer to_large(driver(), kSegmentBytes), to_small(driver(), kSize);
+  const std::vector<Segment> segments(kSegments, {large.data(), to_large.at(), kSegmentBytes});
+  const CUstream first = new_stream(), second = new_stream();
+  hold_every_sm();
+  pass_ms(50);
+  const Outcome moved = engine_->submit(Batch{Direction::kHostToDevice, segments, first});
+  ASSERT_EQ(moved.mover, Mover::kKernel);
+  const double expected_ms = moved.forecast.expected_us[static_cast<size_t>(Mover::kKernel)] / 1000;
+  ASSERT_GT(4 * expected_ms, 200) << "it is to be larger";
+  EXPECT_EQ(send(small, to_small, second).mover, Mover::kKernel);
+  pass_ms(150);
+  EXPECT_EQ(send(small, to_small, second).mover, Mover::kKernel) << "it may move yet";
+  gate_->open();
+  EXPECT_TRUE(ends(first));
+  EXPECT_TRUE(ends(second));
+}
+
 // The stream is held back, not the kernels.
 TEST_F(BlockedTest, ATransferWhoseTurnHasNotComeIsNoSign) {
   HostBuffer first(driver(), kSize), second(driver(), kSize);

@@ -1,12 +1,16 @@
 // The law (docs/architecture.md): one test for each of its sentences. The emulated driver holds a
 // context's lock as the measured one does. `GateThatBreaksTheLaw` is what these tests must catch;
 // law_contexts_test.cpp has those of contexts that come and go.
+#include <algorithm>
 #include <atomic>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "multipath/law_fixture.h"
+#include "multipath/relay.h"
 #include "multipath/transfer_state.h"
 #include "support/eventually.h"
 
@@ -183,6 +187,95 @@ TEST_F(LawTest, AHeldStreamThatIsFullHoldsBackNoOther) {
 
 // 4. The thread that opens relays waits for no stream of the program's, and keeps nobody from
 // enqueuing.
+TEST_F(LawTest, CopiesInARowStayCarriedThoughTheStreamIsNeverIdle) {
+  constexpr size_t kCopies = 60, kUnderWay = 4;
+  host_->fill_random(15);
+  const CUstream stream = new_stream();
+  std::vector<CUevent> ends_of;
+  for (size_t copy = 0; copy < kCopies; ++copy) {
+    SCOPED_TRACE(copy);
+    if (copy >= kUnderWay) MUST(driver(), cuEventSynchronize(ends_of[copy - kUnderWay]));
+    expect_carried(stream, *device_, false);
+    ends_of.push_back(new_event());
+    MUST(driver(), cuEventRecord(ends_of.back(), stream));
+  }
+  EXPECT_TRUE(ends(stream));
+  EXPECT_TRUE(has_arrived(*device_));
+}
+
+// The operations that the engine puts into each stream.
+struct CountsOperations {
+  static inline CountsOperations* self = nullptr;
+  cuda::Driver real;
+  std::mutex mutex = {};
+  std::map<CUstream, uint32_t> ops = {};
+
+  void count(CUstream stream) {
+    const std::lock_guard lock(mutex);
+    ++ops[stream];
+  }
+  static CUresult up(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+    self->count(stream);
+    return self->real.cuMemcpyHtoDAsync(to, from, bytes, stream);
+  }
+  static CUresult across(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    self->count(stream);
+    return self->real.cuMemcpyDtoDAsync(to, from, bytes, stream);
+  }
+  static CUresult wait(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags) {
+    self->count(stream);
+    return self->real.cuStreamWaitValue32(stream, word, value, flags);
+  }
+  static CUresult write(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags) {
+    self->count(stream);
+    return self->real.cuStreamWriteValue32(stream, word, value, flags);
+  }
+  static CUresult record(CUevent event, CUstream stream) {
+    self->count(stream);
+    return self->real.cuEventRecord(event, stream);
+  }
+};
+
+// With one channel, all chunks of a share stand there.
+TEST_F(LawTest, AHeldStreamPutsNoMoreIntoAChannelThanTheDriverTakes) {
+  CountsOperations counts{.real = driver()};
+  CountsOperations::self = &counts;
+  cuda::Driver counted = driver();
+  counted.cuMemcpyHtoDAsync = CountsOperations::up;
+  counted.cuMemcpyDtoDAsync = CountsOperations::across;
+  counted.cuStreamWaitValue32 = CountsOperations::wait;
+  counted.cuStreamWriteValue32 = CountsOperations::write;
+  counted.cuEventRecord = CountsOperations::record;
+  for (const int queues : {1, 8}) {
+    engine_.reset();
+    Options options = every_size();
+    options.relays = {RelayChoice::Kind::kList, {1, 2}};
+    options.hardware_queues = queues;
+    options.device_memory_bytes = queues == 1 ? 256 << 10 : 1 << 20;  // many chunks
+    auto opened = Engine::open(counted, options);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    engine_ = std::move(opened).value();
+    counts.ops.clear();
+    host_->fill_random(16);
+    const CUstream held = new_stream();
+    Gate gate(driver());
+    gate.hold(held);
+    int carried = 0;
+    for (int copy = 0; copy < kMostOfOneStream; ++copy)
+      carried += send(held, *device_, false) == Verdict::kAccelerated ? 1 : 0;
+    EXPECT_GT(carried, 2);
+    EXPECT_LT(carried, kMostOfOneStream) << "the bound was not reached";
+    uint32_t most = 0;
+    for (const auto& [stream, ops] : counts.ops)
+      if (stream != held) most = std::max(most, ops);
+    EXPECT_LE(most, kMostPendingOps);
+    EXPECT_GT(most, kMostPendingOps / 2);
+    gate.open();
+    EXPECT_TRUE(ends(held));
+  }
+  engine_.reset();  // before its driver
+}
+
 TEST_F(LawTest, OpeningWaitsForNoStreamOfTheProgram) {
   Options options = every_size();
   options.relays.kind = RelayChoice::Kind::kList;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "multipath/process_table.h"
 #include "support/gate.h"
 #include "support/server.h"
 
@@ -100,6 +101,44 @@ TEST_F(PeerProcessesTest, ATableThatCannotBeHadIsSaidAndDoneWithout) {
   EXPECT_NE(engine->problems()[0].find("/no/such/table"), std::string::npos);
   EXPECT_TRUE(relays_through_gpu_1(*engine));
   end_copies();
+}
+
+// A GPU without room does not relay. To end its context the driver may wait for streams that the
+// program holds: no other process waits for that.
+struct EndsOfContexts {
+  static inline EndsOfContexts* self = nullptr;
+  const std::string table;
+  decltype(cuda::Driver::cuCtxDestroy) destroy;
+  int ended = 0;
+  int locked = 0;  // while the lock for opening relays was taken
+
+  static CUresult no_room(size_t* free_bytes, size_t* total_bytes) {
+    *free_bytes = 0;
+    *total_bytes = 1;
+    return CUDA_SUCCESS;
+  }
+  static CUresult end(CUcontext context) {
+    ++self->ended;
+    auto opened = ProcessTable::open(self->table);
+    if (!opened.ok() || !opened.value()->lock_opening(std::chrono::milliseconds(100)))
+      ++self->locked;
+    else
+      opened.value()->unlock_opening();
+    return self->destroy(context);
+  }
+};
+
+TEST_F(PeerProcessesTest, ARelayThatFailsEndsWithoutTheLockOfOthers) {
+  EndsOfContexts ends{.table = table_, .destroy = driver().cuCtxDestroy};
+  EndsOfContexts::self = &ends;
+  altered_.cuMemGetInfo = EndsOfContexts::no_room;
+  altered_.cuCtxDestroy = EndsOfContexts::end;
+  Options options = every_size();
+  options.relays = {RelayChoice::Kind::kList, {0, 1, 2}};
+  options.process_table = table_;
+  EXPECT_FALSE(Engine::open(altered_, options).ok()) << "no GPU has room";
+  EXPECT_GT(ends.ended, 0);
+  EXPECT_EQ(ends.locked, 0);
 }
 
 TEST_F(PeerProcessesTest, SwitchedOffCopiesAreNative) {

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <random>
 #include <set>
 
 #include "multipath/transfer_state.h"
+#include "support/gate.h"
 #include "support/server.h"
 
 namespace braid::multipath {
@@ -116,6 +118,7 @@ class SparingTest : public test::ServerTest {
                 : driver_.cuMemcpyDtoHAsync(segment.host, segment.device, bytes, stream_);
         if (copied != CUDA_SUCCESS) return copied;
       }
+      if (behind != nullptr) behind->hold(stream_);
       return CUDA_SUCCESS;
     }
 
@@ -169,6 +172,7 @@ class SparingTest : public test::ServerTest {
       return all;
     }
     bool refuses = false;
+    test::Gate* behind = nullptr;  // holds the stream when its own link has carried its part
 
    private:
     const cuda::Driver& driver_;
@@ -291,6 +295,23 @@ TEST_F(SparingTest, ARefusalOfTheOwnLinkIsToldAndTheStreamWaitsForTheRelays) {
     EXPECT_STREQ(verdict_name(way.submit(*engine_)), "accelerated");
     EXPECT_TRUE(way.has_arrived());
   }
+}
+
+// The relays have long been ready, but the stream has yet to look at the counters: a context that
+// ends leaves them mapped until then.
+TEST_F(SparingTest, AContextThatEndsWaitsUntilTheStreamIsBehindItsGate) {
+  Way way(*this, Direction::kHostToDevice, shapes()[0], 70);
+  test::Gate gate(driver());
+  way.behind = &gate;
+  ASSERT_STREQ(verdict_name(way.submit(*engine_)), "accelerated");
+  auto ended = std::async(std::launch::async, [&] {
+    driver().cuCtxSetCurrent(context(0));
+    engine_->forget_context(context(0));
+  });
+  EXPECT_EQ(ended.wait_for(std::chrono::seconds(2)), std::future_status::timeout);
+  gate.open();
+  ended.get();
+  EXPECT_TRUE(way.has_arrived());
 }
 
 TEST_F(SparingTest, StatesAreUsedAgain) {
