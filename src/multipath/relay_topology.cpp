@@ -9,6 +9,11 @@ namespace braid::multipath {
 
 bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target) {
   if (relay == target) return false;  // a driver calls the question invalid
+  // In the other modes one process has the GPU for itself, or nobody: a context of braid's would
+  // keep its owner out.
+  int mode = CU_COMPUTEMODE_DEFAULT;
+  driver.cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, relay);
+  if (mode != CU_COMPUTEMODE_DEFAULT) return false;
   int access = 0;
   int atomics = 0;
   driver.cuDeviceCanAccessPeer(&access, relay, target);

@@ -68,6 +68,8 @@ struct Batch {
   const CopyPointers* pointers =
       nullptr;              ///< of the first segment, if the driver has been asked (classify.h)
   bool spares_sms = false;  ///< the program asks not to use SMs
+  /// The bytes are read in the stream's order, also if they are not pinned: they are not staged.
+  bool reads_in_order = false;
   /// Not null: no kernel of braid's may run on the GPU where the memory lies. This carries its own
   /// link's share, and relays' kernels carry the rest. Read during the call only.
   const OwnLink* own_link = nullptr;

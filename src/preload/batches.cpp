@@ -25,6 +25,10 @@ bool is_known_order(CUmemcpySrcAccessOrder order) {
   return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
+bool reads_in_order(CUmemcpySrcAccessOrder order) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+}
+
 bool are_known_flags(unsigned long long flags) {
   return flags == CU_MEMCPY_FLAG_DEFAULT || flags == CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }
@@ -83,8 +87,11 @@ void offer(Interception& call, const BatchArguments& batch) noexcept try {
     segments->push_back(segment_of(*direction, batch.to[i], batch.from[i], batch.sizes[i]));
   }
   Batch offered(*direction, *segments, batch.stream);
-  for (size_t i = 0; i < batch.attribute_count; ++i)
-    offered.spares_sms = offered.spares_sms || spares_sms(batch.attributes[i].flags);
+  for (size_t i = 0; i < batch.attribute_count; ++i) {
+    const CUmemcpyAttributes& given = batch.attributes[i];
+    offered.spares_sms = offered.spares_sms || spares_sms(given.flags);
+    offered.reads_in_order = offered.reads_in_order || reads_in_order(given.srcAccessOrder);
+  }
   call.offer(offered);
 } catch (...) {
   call.give_up();
@@ -131,7 +138,7 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
   if (!direction) return;
   std::vector<Segment>* segments = scratch_segments();
   if (segments == nullptr) return call.give_up();
-  bool is_sparing = false;
+  bool is_sparing = false, is_ordered = false;
   for (size_t i = 0; i < count; ++i) {
     const CUDA_MEMCPY3D_BATCH_OP& op = boxes[i];
     if (!is_pointer(op.src) || !is_pointer(op.dst) || !is_known_order(op.srcAccessOrder) ||
@@ -142,9 +149,11 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
         !append_rows(box, *direction, *segments))
       return;
     is_sparing = is_sparing || spares_sms(op.flags);
+    is_ordered = is_ordered || reads_in_order(op.srcAccessOrder);
   }
   Batch offered(*direction, *segments, stream);
   offered.spares_sms = is_sparing;
+  offered.reads_in_order = is_ordered;
   call.offer(offered);
 } catch (...) {
   call.give_up();

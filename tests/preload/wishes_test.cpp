@@ -75,6 +75,14 @@ TEST(Wishes, ABatchWithAnEntryOfNoBytesIsRefusedAsNatively) {
   }
 }
 
+TEST(Wishes, ABatchReadsMemoryThatIsNotPinnedInTheStreamsOrder) {
+  for (const char* scenario : {"late_source", "late_source_box"}) {
+    EXPECT_EQ(natively({kWishes, scenario}).exit_code, 0) << scenario;
+    const ChildResult child = with_braid({kWishes, scenario}, {"--pageable", "2"});
+    EXPECT_EQ(child.exit_code, 0) << scenario << ": " << child.errors;
+  }
+}
+
 TEST(Wishes, MemoryThatIsFreedBehindCopiesThatAreHeldBackIsThereForThem) {
   const ChildResult native = natively({kWishes, "freed_behind"});
   EXPECT_EQ(native.exit_code, 0) << native.errors;

@@ -102,7 +102,7 @@ Stager::Stager(const cuda::Driver& driver, const Options& options, Submitter& su
       rings_(driver) {}
 
 bool Stager::may_take(const Batch& batch, Verdict declined) {
-  return batch.segments().size() == 1 && !batch.spares_sms &&
+  return batch.segments().size() == 1 && !batch.spares_sms && !batch.reads_in_order &&
          (declined == Verdict::kPageable || declined == Verdict::kBelowThreshold ||
           declined == Verdict::kNoRelay || declined == Verdict::kNotLinear);
 }

@@ -2,9 +2,11 @@
 // What they measure or do is printed. Every byte is looked at.
 //   wishes NAME
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "client.h"
 
@@ -216,6 +218,45 @@ int freed_behind() {
   return 0;
 }
 
+// A batch of one entry reads memory that is not pinned in the stream's order too: bytes count that
+// another thread writes while the stream is held. The driver's own call may wait for the stream.
+int late_source(bool is_box) {
+  use_gpu(0);
+  const CUstream stream = stream_of(0);
+  uint8_t* word = pin(4096);
+  std::memset(word, 0, 4096);
+  std::vector<uint8_t> host(kSizeBytes);
+  Random(1).fill(host.data(), kSizeBytes);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  call("cuStreamWaitValue32_v2", stream, reinterpret_cast<CUdeviceptr>(word), cuuint32_t{1},
+       static_cast<unsigned>(CU_STREAM_WAIT_VALUE_GEQ));
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    Random(2).fill(host.data(), kSizeBytes);
+    reinterpret_cast<std::atomic<uint32_t>*>(word)->store(1);
+  });
+  CUdeviceptr to = device, from = reinterpret_cast<CUdeviceptr>(host.data());
+  if (is_box) {
+    CUDA_MEMCPY3D_BATCH_OP box{};
+    box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    box.src.op.ptr.ptr = from;
+    box.dst.op.ptr.ptr = to;
+    box.extent = {kSizeBytes, 1, 1};
+    box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    call("cuMemcpy3DBatchAsync_v2", size_t{1}, &box, 0ull, stream);
+  } else {
+    CUmemcpyAttributes attributes{};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    size_t size_bytes = kSizeBytes, start = 0;
+    call("cuMemcpyBatchAsync_v2", &to, &from, &size_bytes, size_t{1}, &attributes, &start,
+         size_t{1}, stream);
+  }
+  writer.join();
+  call("cuStreamSynchronize", stream);
+  expect_device_holds(device, host.data(), kSizeBytes);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -228,6 +269,8 @@ int main(int argc, char** argv) {
       {"overlap", [] { return overlap(false); }},
       {"overlap_boxes_12080", [] { return overlap_boxes(true); }},
       {"overlap_boxes", [] { return overlap_boxes(false); }},
+      {"late_source", [] { return late_source(false); }},
+      {"late_source_box", [] { return late_source(true); }},
       {"freed_behind", freed_behind}};
   const auto wish = wishes.find(argc > 1 ? argv[1] : "");
   require(use_lookup("dlsym"), "no driver");
