@@ -154,7 +154,8 @@ void Server::resume(Request& request) {
 bool Server::grow(Request& request) {
   while (request.blocks.size() < request.blocks_needed()) {
     const auto block = rotation().create();
-    if (!block.ok()) return false;
+    if (!block.ok() && block.status().cause() == BRAID_KV_NO_GPU_SLOT) return false;
+    if (!block.ok()) die(block.status().message());
     request.blocks.push_back(block.value());
   }
   return true;

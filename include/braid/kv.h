@@ -170,9 +170,13 @@ class Rotation {
 
   // Blocks. Each call works through its list in order, and stops at the first refusal.
 
+  /// If the GPU has no free slot, the status' cause() is BRAID_KV_NO_GPU_SLOT.
   Result<BlockNumber> create() {
     BlockNumber block = 0;
-    return result_of(braid_kv_create(get(), &block, nullptr), block);
+    int refusal = BRAID_KV_NOT_REFUSED;
+    Status failed = status_of(braid_kv_create(get(), &block, &refusal));
+    if (!failed.ok()) return std::move(failed).with_cause(refusal);
+    return block;
   }
   Applied add_reference(Blocks blocks) { return apply(BRAID_KV_ADD_REFERENCE, blocks); }
   Applied release(Blocks blocks) { return apply(BRAID_KV_RELEASE, blocks); }

@@ -126,8 +126,9 @@ typedef struct braid_kv_options {
   const braid_kv_rank* ranks;
   size_t rank_count;
   /* The engine that moves the blocks over every link (braid.h), and these functions of the library
-   * that opened it. NULL: `mover`, over each GPU's own link. `copy_batch`: braid_copy_batch, or
-   * braid_copy_batch_sparing for BRAID_KV_BY_COPY_ENGINES. */
+   * that opened it. NULL: `mover`, over each GPU's own link. With an engine `copy_batch` decides,
+   * and not `mover`: braid_copy_batch runs kernels on the cache's GPU, braid_copy_batch_sparing,
+   * which belongs to BRAID_KV_BY_COPY_ENGINES, does not. */
   braid_engine* engine;
   braid_status (*copy_batch)(braid_engine*, void* const*, const void* const*, const size_t*, size_t,
                              struct CUstream_st*, int, braid_outcome*);
@@ -169,7 +170,8 @@ typedef enum braid_kv_refusal {
 BRAID_API const char* braid_kv_refusal_words(int refusal);
 
 /* Creates a dirty block for the step that is being enqueued. Its number is never used twice.
- * *refusal is BRAID_KV_NO_GPU_SLOT if the GPU has no free slot; `refusal` may be NULL.
+ * If the GPU has no free slot, *refusal is BRAID_KV_NO_GPU_SLOT, and the status
+ * BRAID_ERROR_ARGUMENT; `refusal` may be NULL.
  * BRAID_ERROR_CUDA: the driver has not ordered the compute stream. */
 BRAID_API braid_status braid_kv_create(braid_kv* kv, uint64_t* block, int* refusal);
 

@@ -46,6 +46,10 @@ TEST_F(KvLibraryOverEveryLinkTest, Rotates) {
   const braid_option every_size[] = {{"BRAID_THRESHOLD", "1"}};
   auto engine = Engine::open(every_size);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
+  options_.mover = static_cast<Rotation::Mover>(7);
+  EXPECT_NE(Rotation::open(options_, engine.value()).status().message().find("mover is 7"),
+            std::string::npos);
+  options_.mover = Rotation::Mover::kDriver;
   auto opened = Rotation::open(options_, engine.value());
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   rotate(opened.value());

@@ -20,6 +20,7 @@ TEST_F(KvLibraryTest, ReportsAndRefusals) {
   std::vector<BlockNumber> blocks;
   for (uint32_t i = 0; i < kGpuSlots; ++i) blocks.push_back(rotation.create().value());
   EXPECT_EQ(rotation.create().status().message(), "no slot of the GPU is free");
+  EXPECT_EQ(rotation.create().status().cause(), BRAID_KV_NO_GPU_SLOT);
   uint64_t none = 0;
   int refusal = 0;
   EXPECT_EQ(braid_kv_create(rotation.get(), &none, &refusal), BRAID_ERROR_ARGUMENT);

@@ -39,9 +39,6 @@ Result<std::unique_ptr<Copier>> copier_over_own_link(const braid_kv_options& opt
                                                      const braid::cuda::Driver& driver) {
   if (options.mover == BRAID_KV_BY_DRIVER || options.mover == BRAID_KV_BY_COPY_ENGINES)
     return std::unique_ptr<Copier>(std::make_unique<NativeCopier>(driver));
-  if (options.mover != BRAID_KV_BY_KERNEL)
-    return Status::error("braid_kv_options: mover is " + std::to_string(options.mover) +
-                         ", which is not a braid_kv_mover");
   std::vector<CUcontext> contexts;
   for (const braid_kv_rank& rank : std::span(options.ranks, options.rank_count))
     contexts.push_back(rank.context);
@@ -51,6 +48,9 @@ Result<std::unique_ptr<Copier>> copier_over_own_link(const braid_kv_options& opt
 
 Result<std::unique_ptr<Copier>> copier_of(const braid_kv_options& options,
                                           const braid::cuda::Driver& driver) {
+  if (options.mover < BRAID_KV_BY_DRIVER || options.mover > BRAID_KV_BY_COPY_ENGINES)
+    return Status::error("braid_kv_options: mover is " + std::to_string(options.mover) +
+                         ", which is not a braid_kv_mover");
   if (options.engine == nullptr) return copier_over_own_link(options, driver);
   if (options.copy_batch == nullptr || options.last_error == nullptr ||
       options.last_cuda_error == nullptr || options.prepare == nullptr)
