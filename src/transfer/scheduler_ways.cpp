@@ -18,6 +18,12 @@ constexpr double kTurnOfWindow = 0.25;
 // Of closed ways: no transport has it.
 constexpr uint8_t kLastRank = std::numeric_limits<uint8_t>::max();
 
+// Among urgent slices that wait for the same rail. They fill its window again and again, so that it
+// is never clear, and without room beside them bulk would get nothing in its turn.
+bool is_turn_of_bulk(const UrgencyShare& urgency) {
+  return urgency.first(true, true) == Urgency::kBulk;
+}
+
 }  // namespace
 
 // The length of a turn: the bytes that the nearest rails carry in a part of their window.
@@ -113,10 +119,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
     view.rate = std::min(view.rate, rate);
     view.has_room = view.has_room && has_room(lane, room_bytes, urgency, now_ns);
   });
-  // Bulk's turn among urgent slices that wait: the rail is never clear then, and bulk would get
-  // nothing.
-  const bool is_its_turn = urgency_.first(true, true) == Urgency::kBulk;
-  if (urgency == Urgency::kBulk && !is_its_turn && urgency_.is_urgent_about(now_ns))
+  if (urgency == Urgency::kBulk && !is_turn_of_bulk(urgency_) && urgency_.is_urgent_about(now_ns))
     keep_clear(view, now_ns);
   view.eta_ns = view.base_latency_ns + queue_ns;
   // If the first slice in flight is late already, it may be later still.
@@ -137,10 +140,7 @@ bool Scheduler::has_room(const Lane& lane, uint64_t size_bytes, Urgency urgency,
       std::max(static_cast<double>(options_.window_slices_min * size_bytes) * lane.window_part(),
                lane.gbps(now_ns) * options_.window_us * 1000);
   if (urgency == Urgency::kUrgent) return static_cast<double>(lane.urgent_bytes) < window;
-  // Urgent slices, which may be larger, fill the window again and again: in its turn, bulk has room
-  // beside them.
-  const bool is_its_turn = urgency_.first(true, true) == Urgency::kBulk;
-  const uint64_t ahead = is_its_turn ? lane.bytes - lane.urgent_bytes : lane.bytes;
+  const uint64_t ahead = is_turn_of_bulk(urgency_) ? lane.bytes - lane.urgent_bytes : lane.bytes;
   return static_cast<double>(ahead) < window;
 }
 
