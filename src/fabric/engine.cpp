@@ -347,6 +347,7 @@ bool Engine::matters(const Deadline& due) {
   if (peer == nullptr) return false;
   if (due.what == Due::kProbe) return peer->next_probe_ns == due.at_ns;
   if (due.what == Due::kShut) return true;
+  if (due.what == Due::kGoodbye) return peer->is_to_say_goodbye;
   return due.what == Due::kPeer ? peer->state == PeerState::kConnecting : peer->is_leaving;
 }
 
@@ -359,6 +360,7 @@ void Engine::meet(const Deadline& due) {
   }
   if (due.what == Due::kPeer) fail_peer(due.id, PeerFailure::kNoAnswer);
   if (due.what == Due::kShut) abandon(due.id, Absence::kShut);
+  if (due.what == Due::kGoodbye) say_goodbye_again(due.id);
   if (due.what == Due::kFarewell) abandon(due.id, Absence::kSilent);
 }
 
@@ -387,7 +389,10 @@ void Engine::foreign_completed(size_t rail, const Completion& completion) {
     peer->routes[rail].health.suspect(now_ns_);
     probe_routes(id);
     // A peer that misses a message cannot obey it.
-    if (!send_again(rail, std::move(ended.letter))) fail_peer(id, PeerFailure::kNetwork);
+    if (peer->is_leaving)
+      goodbye_failed(id);
+    else if (!send_again(rail, std::move(ended.letter)))
+      fail_peer(id, PeerFailure::kNetwork);
   }
   remove_if_drained(id);
 }

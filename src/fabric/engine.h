@@ -244,13 +244,16 @@ class Engine final : private Worker::Listener {
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;
     bool was_connected = false;
-    bool is_newcomer = false;     // it has said hello first, and nobody has accepted it
-    bool has_arrived = false;     // its Hello or Welcome has come: credits and doors are known
-    uint64_t retired_change = 0;  // the latest RailsRetired::change that it has told
-    bool is_leaving = false;      // disconnected; stays while something is under way
-    uint32_t credits = 0;         // messages that it has buffers for
-    uint32_t unread = 0;          // of its messages here
-    uint32_t owed = 0;            // credits to give back
+    bool is_newcomer = false;        // it has said hello first, and nobody has accepted it
+    bool has_arrived = false;        // its Hello or Welcome has come: credits and doors are known
+    uint64_t retired_change = 0;     // the latest RailsRetired::change that it has told
+    bool is_leaving = false;         // disconnected; stays while something is under way
+    bool owes_goodbye = false;       // it leaves, and the other side may not know
+    bool is_to_say_goodbye = false;  // again, at its deadline for kGoodbye
+    uint32_t goodbyes_failed = 0;
+    uint32_t credits = 0;  // messages that it has buffers for
+    uint32_t unread = 0;   // of its messages here
+    uint32_t owed = 0;     // credits to give back
     Address address;
     std::vector<uint32_t> messages;         // its indices where messages go, by rail
     std::vector<Route> routes;              // where writes go, by rail
@@ -293,7 +296,7 @@ class Engine final : private Worker::Listener {
     size_t part = 0;
     uint64_t round = 0;
   };
-  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kFarewell, kShut, kProbe };
+  enum class Due : uint8_t { kTransfer, kGrant, kPeer, kGoodbye, kFarewell, kShut, kProbe };
   struct Deadline {
     uint64_t at_ns;
     Due what;
@@ -319,6 +322,7 @@ class Engine final : private Worker::Listener {
   void connected(uint64_t id);
   void fail_peer(uint64_t id, PeerFailure why);
   void stop_writes(Peer& peer);
+  bool has_writes_under_way(const Peer& peer) const;
   bool remove_if_drained(uint64_t id);
   void remove_peer(uint64_t id, bool is_broken);
   void abandon(uint64_t id, Absence absence);
@@ -334,6 +338,10 @@ class Engine final : private Worker::Listener {
   void beat(uint64_t peer);
   void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
   static bool may_hear(const Peer& peer);
+  void tell_goodbye(uint64_t id);
+  void goodbye_failed(uint64_t id);
+  void say_goodbye_again(uint64_t id);
+  static void say_no_more_goodbyes(Peer& peer);
   size_t messages_for(const Peer& peer) const;
   void drop_messages(const Peer& peer);
   void handle(Bytes bytes);

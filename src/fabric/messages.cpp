@@ -138,8 +138,10 @@ void Engine::handle(Bytes bytes) {
     return;
   }
   peer.their_session = message.session.from;
-  if (peer.is_leaving)  // both have said goodbye
+  if (peer.is_leaving) {  // both have said goodbye
+    say_no_more_goodbyes(peer);
     return add_deadline(now_ns_ + options_.shut_ns, Due::kShut, *id);
+  }
   peer.pulse.heard_ns = awake_.now_ns();
   // Any message shows that the peer has received the Hello or the Welcome.
   if (peer.state == PeerState::kConnecting && (peer.has_arrived || peer.version < 2))

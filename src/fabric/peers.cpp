@@ -22,6 +22,9 @@ std::optional<uint64_t> take_front(std::deque<uint64_t>& peers) {
   return front;
 }
 
+// The pause before a goodbye is said again. After each that failed, the next is twice as long.
+constexpr uint64_t kGoodbyeNs = 10'000'000;
+
 Status no_such_peer() { return Status::error("there is no such peer (any more)"); }
 
 }  // namespace
@@ -29,7 +32,9 @@ Status no_such_peer() { return Status::error("there is no such peer (any more)")
 Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
   if (address.engine == address_.engine) return Status::error("this is the engine's own address");
   if (const auto known = find_peer(address.engine)) {
-    if (const Peer& peer = *peers_.find(*known); peer.state != PeerState::kFailed)
+    const Peer& peer = *peers_.find(*known);
+    const bool has_only_goodbye_left = peer.goodbyes_failed > 0 && !has_writes_under_way(peer);
+    if (peer.state != PeerState::kFailed && !has_only_goodbye_left)
       return Status::error(peer.is_leaving ? "what was under way to the peer has not ended yet"
                                            : "the peer is known already");
   }
@@ -283,9 +288,8 @@ bool Engine::has_messages_under_way() const {
 void Engine::remove_peer(uint64_t id, bool is_broken) {
   Peer* peer = peers_.find(id);
   drop_messages(*peer);
-  if (may_hear(*peer))
-    tell(id, Goodbye{peer->failure == PeerFailure::kSilent ? Goodbye::Why::kSilence
-                                                           : Goodbye::Why::kLeaves});
+  peer->owes_goodbye = may_hear(*peer);
+  if (peer->owes_goodbye) tell_goodbye(id);
   stop_writes(*peer);
   close_doors(id);
   for (auto& [number, grant] : grants_)
@@ -301,13 +305,40 @@ void Engine::remove_peer(uint64_t id, bool is_broken) {
   if (!remove_if_drained(id)) add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
 }
 
+void Engine::tell_goodbye(uint64_t id) {
+  const Peer& peer = *peers_.find(id);
+  const bool is_silent = peer.failure == PeerFailure::kSilent;
+  tell(id, message_rail(peer), Goodbye{is_silent ? Goodbye::Why::kSilence : Goodbye::Why::kLeaves});
+}
+
+/// What breaks a connection fails the goodbye too, and the next connection may take it. A peer that
+/// has not heard it would wait for this engine until its heartbeat ends that.
+void Engine::goodbye_failed(uint64_t id) {
+  Peer& peer = *peers_.find(id);
+  if (!peer.owes_goodbye || peer.is_to_say_goodbye || messages_for(peer) > 0) return;
+  peer.is_to_say_goodbye = true;
+  add_deadline(now_ns_ + (kGoodbyeNs << std::min(peer.goodbyes_failed++, 7u)), Due::kGoodbye, id);
+}
+
+void Engine::say_goodbye_again(uint64_t id) {
+  peers_.find(id)->is_to_say_goodbye = false;
+  tell_goodbye(id);
+}
+
+void Engine::say_no_more_goodbyes(Peer& peer) {
+  peer.owes_goodbye = peer.is_to_say_goodbye = false;
+}
+
 /// The peer will take nothing more: its postings under way must end. Doors do not carry messages,
 /// so messages go on to a peer that has only shut its doors.
 void Engine::abandon(uint64_t id, Absence absence) {
-  const Peer* peer = peers_.find(id);
+  Peer* peer = peers_.find(id);
   if (peer == nullptr) return;
   const bool hears_messages = absence == Absence::kShut;
-  if (!hears_messages) drop_messages(*peer);
+  if (!hears_messages) {
+    drop_messages(*peer);
+    say_no_more_goodbyes(*peer);
+  }
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const uint32_t writes = peer->routes[i].peer;
     if (writes != peer->messages[i]) worker_.rail(i).abandon(writes, absence);
@@ -316,17 +347,20 @@ void Engine::abandon(uint64_t id, Absence absence) {
   remove_if_drained(id);
 }
 
+bool Engine::has_writes_under_way(const Peer& peer) const {
+  const auto is_under_way = [&](const auto& target) {
+    return targets_.find(target.second)->target.under_way > 0;
+  };
+  return peer.scratch.under_way > 0 ||
+         std::any_of(peer.targets.begin(), peer.targets.end(), is_under_way);
+}
+
 /// Returns whether the peer is gone now.
 bool Engine::remove_if_drained(uint64_t id) {
   Peer* peer = peers_.find(id);
-  if (peer == nullptr || !peer->is_leaving || peer->scratch.under_way > 0) return false;
-  if (messages_for(*peer) > 0) return false;
-  const auto& targets = peer->targets;
-  if (std::any_of(targets.begin(), targets.end(), [&](const auto& target) {
-        return targets_.find(target.second)->target.under_way > 0;
-      }))
-    return false;
-  for (const auto& [grant, target] : targets) targets_.erase(target);
+  if (peer == nullptr || !peer->is_leaving || peer->is_to_say_goodbye) return false;
+  if (messages_for(*peer) > 0 || has_writes_under_way(*peer)) return false;
+  for (const auto& [grant, target] : peer->targets) targets_.erase(target);
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const uint32_t writes = peer->routes[i].peer;
     if (writes != peer->messages[i]) worker_.rail(i).disconnect(writes);

@@ -170,6 +170,51 @@ TEST_F(PeersTest, WhoWasGivenUpLearnsItAlthoughItsQuestionsAreAnswered) {
   EXPECT_EQ(why(owner, given.peer), PeerFailure::kGaveUs);
 }
 
+/// As TCP does: what breaks the connection fails the farewell as well, and a new connection works.
+TEST_F(PeersTest, WhoLeavesOverABrokenConnectionSaysSoOverTheNext) {
+  SmallNet net;
+  net.options.heartbeat.interval_ns = 0;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  Granting given(net, owner, writer, 512);
+  const uint64_t of_owner = net.number_of(owner, writer);
+  for (const bool is_noticed : {true, false}) {
+    const uint64_t of_writer = is_noticed ? given.peer : net.connect(owner, writer);
+    const uint64_t it = is_noticed ? of_owner : net.number_of(owner, writer);
+    net.run(1'000);  // so that the owner sends nothing that would fail too
+    net.cut(owner, 0, sim::Break::kFails);
+    if (is_noticed) {
+      ASSERT_TRUE(writer.engine->send(it, {}).ok());
+      ASSERT_TRUE(net.run(500, [&] { return writer.engine->next_failed() == it; }));
+    }
+    ASSERT_TRUE(writer.engine->disconnect(it).ok());
+    net.run(5'000);
+    net.mend(owner, 0);
+    ASSERT_TRUE(net.run(100'000, [&] { return owner.engine->next_failed() == of_writer; }))
+        << is_noticed;
+    EXPECT_EQ(why(owner, of_writer), PeerFailure::kLeft);
+    ASSERT_TRUE(owner.engine->disconnect(of_writer).ok());
+    net.run(10'000);
+    EXPECT_TRUE(writer.engine->peers().empty()) << "it was heard";
+  }
+}
+
+TEST_F(PeersTest, WhoLeavesAPeerThatIsGoneConnectsAnewAndForgetsItInTheEnd) {
+  SmallNet net;
+  net.options.heartbeat.interval_ns = 0;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  net.connect(owner, writer);
+  net.cut(owner, 0, sim::Break::kFails);
+  ASSERT_TRUE(writer.engine->disconnect(net.number_of(owner, writer)).ok());
+  net.run(1'000);
+  EXPECT_EQ(writer.engine->peers().size(), 1U) << "its farewell is still to be heard";
+  EXPECT_TRUE(writer.engine->connect(owner.engine->address(), net.now_ns() + 1'000'000).ok());
+  net.run(1'000);
+  EXPECT_TRUE(writer.engine->next_failed());
+  net.run(1e6 + static_cast<double>(net.options.farewell_ns) / 1000,
+          [&] { return writer.engine->peers().size() == 1; });
+  EXPECT_EQ(writer.engine->peers().size(), 1U) << "the failed attempt";
+}
+
 TEST_F(PeersTest, WhoLeavesSaysSo) {
   const uint64_t peer = net_.connect(owner_, writer_);
   ASSERT_TRUE(writer_.engine->disconnect(net_.number_of(owner_, writer_)).ok());
