@@ -388,11 +388,10 @@ void Engine::foreign_completed(size_t rail, const Completion& completion) {
     ++peer->routes[rail].failures;
     peer->routes[rail].health.suspect(now_ns_);
     probe_routes(id);
-    // A peer that misses a message cannot obey it.
     if (peer->is_leaving)
       goodbye_failed(id);
     else if (!send_again(rail, std::move(ended.letter)))
-      fail_peer(id, PeerFailure::kNetwork);
+      fail_peer(id, PeerFailure::kNetwork);  // a peer that misses a message cannot obey it
   }
   remove_if_drained(id);
 }
