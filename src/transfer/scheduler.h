@@ -261,7 +261,7 @@ class Scheduler {
   struct WaySet;
   struct Flow;
   struct Timer;
-  enum class TimerOf : uint8_t { kPath, kFlow, kRoom };
+  enum class TimerOf : uint8_t { kPath, kWays, kRoom };
   using FlowKey = std::tuple<uint64_t, uint32_t, uint32_t, Urgency>;  // peer, ways, source, urgency
 
   // Flows and requests: scheduler_requests.cpp.
@@ -279,7 +279,7 @@ class Scheduler {
   void requeue(uint64_t slice);
   void count_failure(uint64_t slice);
   void request_is_due(uint64_t slot);
-  void flow_is_due(uint32_t flow, uint64_t now_ns);
+  void look_whether_reachable(uint32_t ways, uint64_t now_ns);
 
   // Postings: scheduler_postings.cpp.
   uint64_t post_from(uint32_t flow, uint64_t now_ns, std::optional<Posting>& posting);
@@ -336,6 +336,7 @@ class Scheduler {
   void lost_probe_answered(uint32_t path, uint64_t now_ns);
   void probe_ended(uint64_t posting, const Open& open, bool ok, uint64_t now_ns);
   void set_path_timer(uint32_t path);
+  void add_timer(uint64_t when_ns, TimerOf of, uint64_t id);
   void look(uint64_t now_ns);
   double jitter();
 

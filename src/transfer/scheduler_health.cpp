@@ -51,15 +51,13 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
   }
 }
 
-// A flow that waits behind others is not asked to post, so its time without a usable way is reset
-// here.
+// Requests that are not asked to post, since others go before them, count from here on.
 void Scheduler::reachable_again(uint32_t index) {
   if (!paths_[index].is_usable()) return;
-  for (Flow& flow : flows_) {
-    if (flow.unreachable_ns == kNever) continue;
-    const std::vector<Way>& ways = ways_[std::get<1>(flow.key)].all;
+  for (const uint32_t set : peers_[paths_[index].spec.peer].ways) {
+    const std::vector<Way>& ways = ways_[set].all;
     if (std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.path == index; }))
-      flow.unreachable_ns = kNever;
+      ways_[set].unreachable_ns = kNever;
   }
 }
 
@@ -333,6 +331,11 @@ void Scheduler::lost_probe_answered(uint32_t index, uint64_t now_ns) {
 
 // ---- Time ----
 
+void Scheduler::add_timer(uint64_t when_ns, TimerOf of, uint64_t id) {
+  timers_.push_back({when_ns, of, id});
+  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+}
+
 void Scheduler::set_path_timer(uint32_t index) {
   Path& path = paths_[index];
   uint64_t when_ns = std::min({overdue_at(path), path.health.next_ns(is_wanted(path)),
@@ -342,8 +345,7 @@ void Scheduler::set_path_timer(uint32_t index) {
   if (path.no_room_until_ns > 0) when_ns = std::min(when_ns, path.no_room_until_ns);
   if (when_ns >= path.timer_ns) return;
   path.timer_ns = when_ns;
-  timers_.push_back({when_ns, TimerOf::kPath, index});
-  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+  add_timer(when_ns, TimerOf::kPath, index);
 }
 
 void Scheduler::path_is_due(uint32_t index, uint64_t now_ns) {
@@ -385,7 +387,7 @@ void Scheduler::look(uint64_t now_ns) {
           path_is_due(static_cast<uint32_t>(timer.id), now_ns);
         break;
       case TimerOf::kRoom: break;  // `next` is called then, and looks
-      case TimerOf::kFlow: flow_is_due(static_cast<uint32_t>(timer.id), now_ns); break;
+      case TimerOf::kWays: look_whether_reachable(static_cast<uint32_t>(timer.id), now_ns); break;
     }
   }
 }

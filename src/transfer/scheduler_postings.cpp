@@ -138,15 +138,15 @@ uint64_t Scheduler::post_from(uint32_t index, uint64_t now_ns, std::optional<Pos
   find_ways(request.spec.ways, span.size_bytes, flow.urgency(), now_ns, avoided, views_);
   const bool is_reachable =
       std::any_of(views_.begin(), views_.end(), [](const WayView& way) { return way.is_usable; });
+  uint64_t& unreachable_ns = ways_[request.spec.ways].unreachable_ns;
   if (!is_reachable) {
-    if (flow.unreachable_ns == kNever) {
-      flow.unreachable_ns = now_ns;
-      timers_.push_back({now_ns + options_.retry.unreachable_ns, TimerOf::kFlow, index});
-      std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+    if (unreachable_ns == kNever) {
+      unreachable_ns = now_ns;
+      add_timer(now_ns + options_.retry.unreachable_ns, TimerOf::kWays, request.spec.ways);
     }
-    return 0;
+    return FairOrder::kNorOthers;
   }
-  flow.unreachable_ns = kNever;
+  unreachable_ns = kNever;
   note_full_rails();
   const size_t active = turns_[static_cast<int>(flow.urgency())].size();
   const uint64_t backlog =

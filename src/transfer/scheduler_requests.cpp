@@ -17,7 +17,7 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   if (spec.urgency == Urgency::kUrgent) urgency_.urgent_added(now_ns);
   SliceRules rules = rules_of(spec.ways);
   rules.slice_bytes_min = std::max(rules.slice_bytes_min, spec.slice_bytes_min);
-  const uint64_t slot = requests_.add(Request(std::move(spec), rules));
+  const uint64_t slot = requests_.add(Request(std::move(spec), rules, now_ns));
   Request& request = *requests_.find(slot);
   request.flow = flow;
   slot_of_[id] = slot;
@@ -187,7 +187,6 @@ void Scheduler::end_if_final(uint64_t slot) {
   Flow& flow = flows_[index];
   if (--flow.requests > 0) return;
   flow.queue.clear();
-  flow.unreachable_ns = kNever;
   flow_by_key_.erase(flow.key);
   free_flows_.push_back(index);
 }
@@ -198,18 +197,33 @@ void Scheduler::request_is_due(uint64_t slot) {
   end_if_final(slot);
 }
 
-void Scheduler::flow_is_due(uint32_t index, uint64_t now_ns) {
-  Flow& flow = flows_[index];
-  if (flow.unreachable_ns == kNever || now_ns - flow.unreachable_ns < options_.retry.unreachable_ns)
-    return;
-  flow.unreachable_ns = kNever;
-  const std::deque<uint64_t> queue = flow.queue;
-  for (const uint64_t slot : queue) {
-    Request* request = requests_.find(slot);
-    if (request == nullptr || request->pending_bytes() == 0) continue;
+// Fails the requests that have had no usable way for too long.
+void Scheduler::look_whether_reachable(uint32_t ways, uint64_t now_ns) {
+  if (!ways_.contains(ways) || ways_[ways].unreachable_ns == kNever) return;
+  const uint64_t since_ns = ways_[ways].unreachable_ns;
+  if (now_ns < since_ns + options_.retry.unreachable_ns) return;  // an earlier time's timer
+  std::vector<uint64_t> failed;
+  uint64_t next_ns = kNever;
+  for (const Flow& flow : flows_) {
+    if (flow.requests == 0 || std::get<1>(flow.key) != ways) continue;
+    for (const uint64_t slot : flow.queue) {
+      const Request* request = requests_.find(slot);
+      if (request == nullptr || request->pending_bytes() == 0) continue;
+      const uint64_t end_ns = std::max(since_ns, request->added_ns) + options_.retry.unreachable_ns;
+      if (end_ns <= now_ns)
+        failed.push_back(slot);
+      else
+        next_ns = std::min(next_ns, end_ns);
+    }
+  }
+  for (const uint64_t slot : failed) {
     stop(slot, Outcome::kUnreachable);
     end_if_final(slot);
   }
+  if (next_ns == kNever)
+    ways_[ways].unreachable_ns = kNever;
+  else
+    add_timer(next_ns, TimerOf::kWays, ways);
 }
 
 }  // namespace braid::transfer

@@ -115,11 +115,14 @@ struct Scheduler::Open {
 };
 
 struct Scheduler::Request {
-  Request(RequestSpec&& given, const SliceRules& rules)
-      : slicer(given.size_bytes, given.alignment_bytes, rules), spec(std::move(given)) {}
+  Request(RequestSpec&& given, const SliceRules& rules, uint64_t now_ns)
+      : slicer(given.size_bytes, given.alignment_bytes, rules),
+        spec(std::move(given)),
+        added_ns(now_ns) {}
 
   Slicer slicer;
   RequestSpec spec;
+  uint64_t added_ns;
   uint32_t flow = 0;
   std::deque<uint64_t> again;  // slices to be posted again; some may have been delivered since
   uint64_t again_bytes = 0;
@@ -140,6 +143,7 @@ struct Scheduler::WaySet {
   size_t spread = 0;  // ways of the best rank, which carry slices while nothing is broken
   uint64_t slice_bytes_min = 0;
   uint64_t slice_bytes_max = kNever;
+  uint64_t unreachable_ns = kNever;  // since when none is usable, though requests want one
 };
 
 /// Requests between the same places from the same source, in their order.
@@ -147,8 +151,7 @@ struct Scheduler::Flow {
   FlowKey key;
   std::deque<uint64_t> queue;  // slots of requests; some may have nothing left to post
   uint64_t backlog_bytes = 0;
-  size_t requests = 0;               // requests that have not ended
-  uint64_t unreachable_ns = kNever;  // since when no way is usable
+  size_t requests = 0;  // requests that have not ended
   Urgency urgency() const { return std::get<Urgency>(key); }
   Turns::Flow turn(uint32_t index) const { return {std::get<0>(key), std::get<1>(key), index}; }
 };

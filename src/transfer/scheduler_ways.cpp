@@ -39,8 +39,7 @@ void Scheduler::look_when_there_is_room(uint64_t now_ns) {
   for (const WayView& view : views_) when_ns = std::min(when_ns, view.room_ns);
   if (when_ns == kNever || (room_timer_ns_ > now_ns && room_timer_ns_ <= when_ns)) return;
   room_timer_ns_ = when_ns;
-  timers_.push_back({when_ns, TimerOf::kRoom, 0});
-  std::push_heap(timers_.begin(), timers_.end(), Timer::is_later);
+  add_timer(when_ns, TimerOf::kRoom, 0);
 }
 
 bool Scheduler::has_paths(uint32_t ways) const {

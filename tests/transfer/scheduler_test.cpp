@@ -104,6 +104,38 @@ TEST(Scheduler, ARequestWithoutAnyWayFailsAfterItsLimit) {
   EXPECT_EQ(ended[0].outcome, Outcome::kUnreachable);
 }
 
+/// One looks for all that wait for the same ways, and each has its own limit nevertheless.
+TEST(Scheduler, RequestsOfManySourcesWithoutAnyWayFailAtTheirLimits) {
+  constexpr uint64_t kSources = 1000;
+  SchedulerOptions options;
+  options.retry.unreachable_ns = 10 * kMs;
+  Rails rails(2, options);
+  for (const uint32_t path : {0u, 1u}) rails.scheduler.path_failed(path, 0);
+  const auto add = [&](uint64_t id, uint64_t now_ns) {
+    RequestSpec spec;
+    spec.id = id;
+    spec.peer = kPeer;
+    spec.size_bytes = 4096;
+    spec.source = static_cast<uint32_t>(id);
+    rails.scheduler.add(std::move(spec), now_ns);
+    EXPECT_TRUE(rails.post(now_ns).empty());
+  };
+  const auto ended = [&](uint64_t now_ns) {
+    rails.post(now_ns);
+    const auto events = rails.events<RequestEnded>();
+    for (const RequestEnded& event : events) EXPECT_EQ(event.outcome, Outcome::kUnreachable);
+    return events.size();
+  };
+  for (uint64_t id = 1; id <= kSources; ++id) add(id, id <= kSources / 2 ? 0 : 4 * kMs);
+  EXPECT_EQ(ended(10 * kMs - 1), 0u);
+  EXPECT_EQ(ended(10 * kMs), kSources / 2);
+  EXPECT_EQ(ended(14 * kMs - 1), 0u);
+  EXPECT_EQ(ended(14 * kMs), kSources / 2);
+  add(kSources + 1, 20 * kMs);
+  EXPECT_EQ(ended(30 * kMs - 1), 0u) << "the time before it is not its own";
+  EXPECT_EQ(ended(30 * kMs), 1u);
+}
+
 TEST(Scheduler, HugeRequestsAreCutAsTheyArePosted) {
   Rails rails(4);
   for (uint64_t id = 1; id <= 10'000; ++id) rails.add(id, uint64_t{1} << 30);
