@@ -105,7 +105,7 @@ class Server:
         for request in self.running:
             while len(request.blocks) < blocks_of(len(request.tokens)):
                 request.blocks.append(self.cache.create())
-            batch.append((request.tokens, request.cached, [self.cache.find(block).gpu_slot for block in request.blocks]))
+            batch.append((request.tokens, request.cached, self.cache.gpu_slots(request.blocks)))
         following = self.model.step(batch)
         for request in self.running:
             self.cache.apply(kv.SEAL, request.blocks[request.cached // BLOCK_TOKENS:len(request.tokens) // BLOCK_TOKENS])

@@ -170,8 +170,7 @@ void Server::step() {
       preempt(request);
       continue;
     }
-    for (size_t i = 0; i < request.blocks.size(); ++i)
-      request.slots[i] = rotation().find(request.blocks[i]).value().gpu_slot;
+    must(rotation().gpu_slots(request.blocks, request.slots));
     steps_[running.size()] = {reinterpret_cast<uint64_t>(request.tokens),
                               reinterpret_cast<uint64_t>(request.slots), request.cached,
                               request.token_count, request.seed};

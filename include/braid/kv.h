@@ -195,6 +195,10 @@ class Rotation {
     return Block{static_cast<BlockState>(found.state), found.gpu_slot, found.host_slot,
                  found.references, found.users};
   }
+  /// For block tables: as many slots as blocks, UINT32_MAX for a block that has none.
+  Status gpu_slots(Blocks blocks, uint32_t* slots) const {
+    return status_of(braid_kv_gpu_slots(get(), blocks.data(), blocks.size(), slots));
+  }
   /// Null if the host has no copy.
   const void* host_block(size_t rank, BlockNumber block) const {
     return braid_kv_host_block(get(), rank, block);

@@ -21,7 +21,7 @@
  *   braid_kv_apply(BEGIN_USE...)   for requests that come back
  *   braid_kv_begin_step
  *   braid_kv_create, REOPEN, SEAL  for blocks that this step writes
- *   (the step's kernels, in the compute streams, read and write the slots that braid_kv_find says)
+ *   (the step's kernels, in the compute streams, read and write braid_kv_gpu_slots)
  *   braid_kv_end_step
  *
  * References and users: a block begins with one reference and one user. Every request that needs
@@ -278,6 +278,10 @@ typedef struct braid_kv_block {
 
 /* BRAID_ERROR_ARGUMENT if there is no such block. */
 BRAID_API braid_status braid_kv_find(braid_kv* kv, uint64_t block, braid_kv_block* found);
+/* The GPU slots of `count` blocks, for the block tables of a step: UINT32_MAX for a block that has
+ * none. BRAID_ERROR_ARGUMENT if one of them is unknown; the slots of those before it are set. */
+BRAID_API braid_status braid_kv_gpu_slots(braid_kv* kv, const uint64_t* blocks, size_t count,
+                                          uint32_t* slots);
 /* The host copy of a rank's share of a block, its segments one behind the other; NULL if there is
  * none, or if another process has it (braid_kv_worker_host_block). Valid until the block leaves
  * that slot. */

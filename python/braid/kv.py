@@ -7,7 +7,7 @@
         cache.submit(evict=preempted, load=resumed)
         cache.apply(kv.BEGIN_USE, resumed)
         cache.begin_step()
-        block = cache.create()           # this step's kernels, in `stream`, write at cache.find(block).gpu_slot
+        block = cache.create()           # this step's kernels, in `stream`, write at cache.gpu_slots([block])[0]
         cache.apply(kv.SEAL, full)
         cache.end_step()
 
@@ -337,6 +337,12 @@ class Rotation:
         found = _answer(Block)
         _call("find", self._kv, ctypes.c_uint64(block), ctypes.byref(found))
         return found
+
+    def gpu_slots(self, blocks):
+        """For the block tables of a step, in one call."""
+        slots = (ctypes.c_uint32 * len(blocks))()
+        _call("gpu_slots", self._kv, _numbers(blocks), ctypes.c_size_t(len(blocks)), slots)
+        return list(slots)
 
     def host_block(self, rank, block):
         """The address of the host's copy, or None."""

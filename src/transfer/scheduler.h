@@ -279,6 +279,7 @@ class Scheduler {
   void requeue(uint64_t slice);
   void count_failure(uint64_t slice);
   void request_is_due(uint64_t slot);
+  void reachable_again(uint32_t path);
   void look_whether_reachable(uint32_t ways, uint64_t now_ns);
 
   // Postings: scheduler_postings.cpp.
@@ -315,7 +316,6 @@ class Scheduler {
   void state_changed(uint32_t path, PathState from, uint64_t now_ns);
   void judge_nic(uint32_t rail, uint64_t now_ns);
   void leave_rails(uint32_t path);
-  void reachable_again(uint32_t path);
   void want_fence(uint32_t path);
   bool is_wanted(const Path& path) const;
   uint64_t overdue_at(const Path& path) const;

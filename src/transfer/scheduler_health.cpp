@@ -51,16 +51,6 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
   }
 }
 
-// Requests that are not asked to post, since others go before them, count from here on.
-void Scheduler::reachable_again(uint32_t index) {
-  if (!paths_[index].is_usable()) return;
-  for (const uint32_t set : peers_[paths_[index].spec.peer].ways) {
-    const std::vector<Way>& ways = ways_[set].all;
-    if (std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.path == index; }))
-      ways_[set].unreachable_ns = kNever;
-  }
-}
-
 // If a NIC is at fault, all its pairs become suspect: each is probed before it is used again.
 void Scheduler::judge_nic(uint32_t rail, uint64_t now_ns) {
   if (!is_nic_at_fault(rails_[rail].record)) return;

@@ -197,6 +197,19 @@ void Scheduler::request_is_due(uint64_t slot) {
   end_if_final(slot);
 }
 
+// ---- Reachability ----
+
+// A path works again. The time without a usable way ends here, not when the next request is asked
+// to post: others may go before it.
+void Scheduler::reachable_again(uint32_t index) {
+  if (!paths_[index].is_usable()) return;
+  for (const uint32_t set : peers_[paths_[index].spec.peer].ways) {
+    const std::vector<Way>& ways = ways_[set].all;
+    if (std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.path == index; }))
+      ways_[set].unreachable_ns = kNever;
+  }
+}
+
 // Fails the requests that have had no usable way for too long.
 void Scheduler::look_whether_reachable(uint32_t ways, uint64_t now_ns) {
   if (!ways_.contains(ways) || ways_[ways].unreachable_ns == kNever) return;

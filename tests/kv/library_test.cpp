@@ -98,6 +98,11 @@ TEST_F(KvLibraryTest, ALeaderAndAWorker) {
   launch([] {});
   EXPECT_EQ(rotation.poll().value().synced, std::vector{block});
   const uint32_t slot = rotation.find(block).value().host_slot;
+  uint32_t gpu_slot = 0;
+  ASSERT_TRUE(rotation.gpu_slots({&block, 1}, &gpu_slot).ok());
+  EXPECT_EQ(gpu_slot, UINT32_MAX) << "it is on the host";
+  EXPECT_EQ(rotation.gpu_slots({&block, 1}, nullptr).message(),
+            "braid_kv_gpu_slots: a list is null and has a count");
   ASSERT_NE(worker.host_block(slot), nullptr);
   EXPECT_EQ(*static_cast<const uint8_t*>(worker.host_block(slot)), 7);
   EXPECT_EQ(worker.host_block(kHostSlots), nullptr);

@@ -224,6 +224,11 @@ class PythonTest(unittest.TestCase):
             self.assertEqual(refused.exception.done, 1)
             cache.end_step()
             self.assertEqual(cache.find(blocks[0]).state, kv.SEALED)
+            self.assertEqual(sorted(cache.gpu_slots(blocks)), [0, 1])
+            self.assertEqual(cache.gpu_slots(blocks[::-1]), [cache.find(block).gpu_slot for block in blocks[::-1]])
+            self.assertEqual(cache.gpu_slots([]), [])
+            with self.assertRaisesRegex(kv.Error, "there is no block 77"):
+                cache.gpu_slots([blocks[0], 77])
             cache.submit()
             cache.wait()
             self.assertEqual(cache.poll().synced, blocks)

@@ -53,6 +53,10 @@ void take(const uint64_t* blocks, size_t count, std::vector<BlockId>& ids) {
   for (const uint64_t block : std::span(blocks, count)) ids.push_back(BlockId{block});
 }
 
+braid_status report_unknown(uint64_t block) {
+  return report(BRAID_ERROR_ARGUMENT, "there is no block " + std::to_string(block));
+}
+
 const uint64_t* numbers(const std::vector<BlockId>& ids) {
   return reinterpret_cast<const uint64_t*>(ids.data());
 }
@@ -186,13 +190,26 @@ braid_status braid_kv_find(braid_kv* kv, uint64_t block, braid_kv_block* found) 
     if (const braid_status wrong = check_struct(found, "braid_kv_block"); wrong != BRAID_OK)
       return wrong;
     const Block* known = engine.rotation->table().find(BlockId{block});
-    if (known == nullptr)
-      return report(BRAID_ERROR_ARGUMENT, "there is no block " + std::to_string(block));
+    if (known == nullptr) return report_unknown(block);
     found->state = static_cast<int>(known->state);
     found->gpu_slot = known->gpu_slot;
     found->host_slot = known->host_slot;
     found->references = known->references;
     found->users = known->users;
+    return BRAID_OK;
+  });
+}
+
+braid_status braid_kv_gpu_slots(braid_kv* kv, const uint64_t* blocks, size_t count,
+                                uint32_t* slots) {
+  return guarded(kv, [&](const braid_kv& engine) {
+    if (count > 0 && (blocks == nullptr || slots == nullptr))
+      return report(BRAID_ERROR_ARGUMENT, "braid_kv_gpu_slots: a list is null and has a count");
+    for (size_t i = 0; i < count; ++i) {
+      const Block* known = engine.rotation->table().find(BlockId{blocks[i]});
+      if (known == nullptr) return report_unknown(blocks[i]);
+      slots[i] = known->gpu_slot;
+    }
     return BRAID_OK;
   });
 }
