@@ -22,15 +22,18 @@ int bench_limited_rails(int turns, const std::string& json_file) {
                            {"against", "sum of rails"},
                            {"against_gbps", result.sum_gbps},
                            {"waived", result.waived}};
-  if (result.waived.empty()) {
+  if (!result.waived.empty()) {
+    fmt::print("waived: {}\n", result.waived);
+  } else if (!result.failed.empty()) {
+    record["failed"] = result.failed;
+    fmt::print(stderr, "limited rails: {}\n", result.failed);
+  } else {
     fmt::print("{} rails of {} Mbit/s: {:.4f} GB/s of {:.4f}, ratio {:.3f}{}\n", race.rails,
                race.megabit, result.braid_gbps, result.sum_gbps, result.ratio,
                result.is_verified ? "" : "  WRONG BYTES");
     record.update({{"braid_gbps", result.braid_gbps},
                    {"ratio", result.ratio},
                    {"verified", result.is_verified}});
-  } else {
-    fmt::print("waived: {}\n", result.waived);
   }
   if (!json_file.empty()) {
     const Status written = write_file(json_file, nlohmann::json::array({record}).dump(2) + "\n");

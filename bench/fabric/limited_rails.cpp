@@ -284,10 +284,8 @@ LimitedRailsResult race_limited_rails(const LimitedRailsOptions& options) {
       add_links(*shared, options.rails, processes[kWriterSide], processes[kTargetSide]))
     shared->has_links = true;
   const bool is_well = wait_for_ends(*shared, processes[kWriterSide], processes[kTargetSide]);
-  if (!is_well || !shared->is_measured) {  // not waived, and nothing verified: it has failed
-    const bool is_said = shared->failed[0] != 0;
-    std::fprintf(stderr, "limited rails: %s\n",
-                 is_said ? shared->failed : "a process has ended early");
+  if (!is_well || !shared->is_measured) {
+    result.failed = shared->failed[0] != 0 ? shared->failed : "a process has ended early";
     return result;
   }
   std::span turns(shared->turns_gbps, static_cast<size_t>(options.turns));

@@ -282,7 +282,7 @@ class DescriptorTest : public test::FabricPair {
  protected:
   void SetUp() override {
     FabricPair::SetUp();
-    if (IsSkipped()) return;
+    if (HasFatalFailure()) return;
     descriptor_ = owner_->event_descriptor().value();
     immediate_ = owner_->acquire_immediate().value();
   }

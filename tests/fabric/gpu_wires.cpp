@@ -146,8 +146,7 @@ void add_local_kinds(std::vector<WireKind>& kinds, bool only_to_gpu) {
         Memories{"local_host_to_host", false, Target::kHost}}) {
     if (only_to_gpu && target == Target::kHost) continue;
     kinds.push_back(
-        {name, [] { return std::string(); },
-         [from = from_gpu, to = target] { return std::make_unique<LocalWire>(from, to); }});
+        {name, [from = from_gpu, to = target] { return std::make_unique<LocalWire>(from, to); }});
   }
 }
 
@@ -189,7 +188,7 @@ std::vector<WireKind> make_kinds(bool only_to_gpu) {
          {Memories{"_gpu_to_gpu", true, true}, Memories{"_host_to_gpu", false, true},
           Memories{"_gpu_to_host", true, false}, Memories{"_host_to_host", false, false}}) {
       if ((only_to_gpu && !to_gpu) || (kind.is_fake && !(from_gpu && to_gpu))) continue;
-      kinds.push_back({kind.name + name, kind.missing, [kind, from = from_gpu, to = to_gpu] {
+      kinds.push_back({kind.name + name, [kind, from = from_gpu, to = to_gpu] {
                          return std::make_unique<StagedWire>(kind.make(), from, to);
                        }});
     }

@@ -25,8 +25,7 @@ class MappedWire final : public Wire {
 };
 
 const WireKind& mapped_kind() {
-  static const WireKind kind{"local_mapped", [] { return std::string(); },
-                             [] { return std::make_unique<MappedWire>(); }};
+  static const WireKind kind{"local_mapped", [] { return std::make_unique<MappedWire>(); }};
   return kind;
 }
 

@@ -25,7 +25,7 @@ class FabricTest : public testing::TestWithParam<const char*> {
   void SetUp() override {
     fabric::test::use_fake_providers();
     auto owner = Fabric::open(options());
-    if (!owner.ok()) GTEST_SKIP() << owner.status().message();
+    ASSERT_TRUE(owner.ok()) << owner.status().message();
     owner_.emplace(std::move(owner).value());
     writer_.emplace(Fabric::open(options()).value());
     const auto peer = writer_->connect(owner_->address().value(), seconds(60));

@@ -11,9 +11,7 @@ namespace {
 
 class SpareStationTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!provider_.ok()) GTEST_SKIP() << provider_.status().message();
-  }
+  void SetUp() override { ASSERT_TRUE(provider_.ok()) << provider_.status().message(); }
 
   const Result<Provider> provider_ = Provider::open(tcp_quirks(), "127.0.0.1");
 };

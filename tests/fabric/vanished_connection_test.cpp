@@ -28,7 +28,7 @@ class VanishedConnectionTest : public testing::Test {
   void SetUp() override {
     for (End* end : {&writer_, &target_}) {
       auto opened = ofi::open_domain(*ofi::find_quirks("tcp;ofi_rxm"), "127.0.0.1");
-      if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+      ASSERT_TRUE(opened.ok()) << opened.status().message();
       end->domain = std::move(opened).value();
     }
     const uint32_t into = target_.domain->add_region(buffers_, Access::kLocal).value();

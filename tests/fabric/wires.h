@@ -44,8 +44,6 @@ class Wire {
 
 struct WireKind {
   std::string name;
-  /// Why it cannot be had here; empty: it can.
-  std::function<std::string()> missing;
   std::function<std::unique_ptr<Wire>()> make;
   bool is_fake = false;  ///< a provider of libfabric that no machine here has
   /// Between two looks of the test it may notice that a connection broke, and connect again.
