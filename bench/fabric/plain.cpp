@@ -48,7 +48,24 @@ struct Plain::State {
   std::deque<fi_context> contexts;  // of writes, used again and again
   std::vector<fi_context*> free;
   uint64_t immediates = 0;  // that nobody has been told of
+
+  void open_endpoint();
 };
+
+/// A killed process of the same number may have left a file of the same name in /dev/shm. The next
+/// endpoint has another name.
+void Plain::State::open_endpoint() {
+  constexpr int kNamesMax = 16;
+  int answer = -FI_EBUSY;
+  for (int name = 0; name < kNamesMax && answer == -FI_EBUSY; ++name) {
+    if (endpoint != nullptr) fi_close(&endpoint->fid);
+    must("fi_endpoint", fi_endpoint(domain, info, &endpoint, nullptr));
+    must("fi_ep_bind", fi_ep_bind(endpoint, &addresses->fid, 0));
+    must("fi_ep_bind", fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV));
+    answer = fi_enable(endpoint);
+  }
+  must("fi_enable", answer);
+}
 
 Plain::Plain(const fabric::ofi::Quirks& quirks) : state_(std::make_unique<State>()) {
   const fabric::ofi::Library& library = *fabric::ofi::library().value();
@@ -72,10 +89,7 @@ Plain::Plain(const fabric::ofi::Quirks& quirks) : state_(std::make_unique<State>
   fi_cq_attr queue{};
   queue.format = FI_CQ_FORMAT_DATA;
   must("fi_cq_open", fi_cq_open(s.domain, &queue, &s.queue, nullptr));
-  must("fi_endpoint", fi_endpoint(s.domain, s.info, &s.endpoint, nullptr));
-  must("fi_ep_bind", fi_ep_bind(s.endpoint, &s.addresses->fid, 0));
-  must("fi_ep_bind", fi_ep_bind(s.endpoint, &s.queue->fid, FI_TRANSMIT | FI_RECV));
-  must("fi_enable", fi_enable(s.endpoint));
+  s.open_endpoint();
 }
 
 Plain::Plain(Plain&&) noexcept = default;
