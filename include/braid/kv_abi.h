@@ -21,7 +21,7 @@
  *   braid_kv_apply(BEGIN_USE...)   for requests that come back
  *   braid_kv_begin_step
  *   braid_kv_create, REOPEN, SEAL  for blocks that this step writes
- *   (the step's kernels, in the compute streams, read and write braid_kv_gpu_slots)
+ *   (the step's kernels, in the compute streams, read and write the slots: braid_kv_gpu_slots)
  *   braid_kv_end_step
  *
  * References and users: a block begins with one reference and one user. Every request that needs

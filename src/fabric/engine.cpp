@@ -383,16 +383,17 @@ void Engine::foreign_completed(size_t rail, const Completion& completion) {
   }
   Mailbox::Ended ended = mailbox.sent(completion);
   const uint64_t id = ended.letter.tag;
+  const bool is_goodbye = ended.letter.is_goodbye;
   Peer* peer = peers_.find(id);
   if (!ended.ok && peer != nullptr) {
     ++peer->routes[rail].failures;
     peer->routes[rail].health.suspect(now_ns_);
     probe_routes(id);
-    if (peer->is_leaving)
-      goodbye_failed(id);
-    else if (!send_again(rail, std::move(ended.letter)))
-      fail_peer(id, PeerFailure::kNetwork);  // a peer that misses a message cannot obey it
+    // A peer that misses a message cannot obey it.
+    if (!peer->is_leaving && !send_again(rail, std::move(ended.letter)))
+      fail_peer(id, PeerFailure::kNetwork);
   }
+  if (is_goodbye) goodbye_ended(id, ended.ok);
   remove_if_drained(id);
 }
 

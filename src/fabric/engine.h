@@ -88,9 +88,9 @@ class Engine final : private Worker::Listener {
   std::optional<uint64_t> next_failed();
   /// Posts nothing more to the peer, says goodbye, and takes back its grants, as `next_failed`
   /// says. Memory of a GPU may take longer (docs/fabric.md). Postings that are still under way to
-  /// it after EngineOptions::farewell_ns fail (Domain::abandon). `is_broken`: the network to the
-  /// peer is broken. Its postings then fail soon, and a new connection to the peer reuses no old
-  /// one.
+  /// it after EngineOptions::farewell_ns fail (Domain::abandon). A goodbye that fails is said again
+  /// until then, and the peer may be connected anew meanwhile. `is_broken`: the network to the peer
+  /// is broken. Its postings then fail soon, and a new connection to the peer reuses no old one.
   Status disconnect(uint64_t peer, bool is_broken = false);
   /// The peer has failed or was disconnected, and the engine still reads what has come from it. The
   /// grants to the peer are fenced soon.
@@ -247,9 +247,10 @@ class Engine final : private Worker::Listener {
     bool is_newcomer = false;        // it has said hello first, and nobody has accepted it
     bool has_arrived = false;        // its Hello or Welcome has come: credits and doors are known
     uint64_t retired_change = 0;     // the latest RailsRetired::change that it has told
-    bool is_leaving = false;         // disconnected; stays while something is under way
-    bool owes_goodbye = false;       // it leaves, and the other side may not know
-    bool is_to_say_goodbye = false;  // again, at its deadline for kGoodbye
+    bool has_ended = false;          // its process, on this host
+    bool is_leaving = false;         // disconnected; stays while something is under way or owed
+    bool owes_goodbye = false;       // it was disconnected, and may not know
+    bool is_to_say_goodbye = false;  // this engine, again, at the peer's deadline for kGoodbye
     uint32_t goodbyes_failed = 0;
     uint32_t credits = 0;  // messages that it has buffers for
     uint32_t unread = 0;   // of its messages here
@@ -339,9 +340,11 @@ class Engine final : private Worker::Listener {
   void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
   static bool may_hear(const Peer& peer);
   void tell_goodbye(uint64_t id);
-  void goodbye_failed(uint64_t id);
+  void goodbye_ended(uint64_t id, bool is_heard);
   void say_goodbye_again(uint64_t id);
-  static void say_no_more_goodbyes(Peer& peer);
+  static void owe_no_goodbye(Peer& peer);
+  bool has_only_goodbye_left(const Peer& peer) const;
+  void say_no_more_goodbyes();
   size_t messages_for(const Peer& peer) const;
   void drop_messages(const Peer& peer);
   void handle(Bytes bytes);

@@ -98,7 +98,7 @@ bool Mailbox::post_front() {
   const MutableBytes bytes = whole.first(next.bytes.size());
   if (!domain_.post_send(next.peer, region_of(index), bytes, Worker::kForeign | index))
     return false;
-  sending_[index] = {next.peer, next.tag, next.tried_rails, next.bytes.size()};
+  sending_[index] = {next.peer, next.tag, next.tried_rails, next.is_goodbye, next.bytes.size()};
   to_send_.pop_back();
   --load.queued;
   ++load.sending;
@@ -120,7 +120,7 @@ Mailbox::Ended Mailbox::sent(const Completion& completion) {
   to_send_.push_back(index);
   --loads_.at(sent.peer).sending;
   unload(sent.peer);
-  Ended ended{completion.ok, {sent.peer, {}, sent.tag, sent.tried_rails}};
+  Ended ended{completion.ok, {sent.peer, {}, sent.tag, sent.tried_rails, sent.is_goodbye}};
   const Bytes bytes = buffer(index).first(sent.size_bytes);
   if (!ended.ok) ended.letter.bytes.assign(bytes.begin(), bytes.end());
   return ended;

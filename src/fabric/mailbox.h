@@ -22,6 +22,7 @@ class Mailbox {
     std::vector<std::byte> bytes;
     uint64_t tag = 0;
     uint32_t tried_rails = 0;  ///< a bit for each rail where it has failed
+    bool is_goodbye = false;
   };
   struct Ended {
     bool ok;
@@ -53,6 +54,7 @@ class Mailbox {
     uint32_t peer = 0;
     uint64_t tag = 0;
     uint32_t tried_rails = 0;
+    bool is_goodbye = false;
     size_t size_bytes = 0;
   };
 

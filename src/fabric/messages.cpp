@@ -12,7 +12,7 @@ static_assert(ReplayWindow::kMessages > EngineOptions::kQueuedMax);
 
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   const Peer* peer = find_live(id);
-  if (peer == nullptr || peer->failure == PeerFailure::kEnded) return;
+  if (peer == nullptr || peer->has_ended) return;
   tell(id, message_rail(*peer), std::move(body));
 }
 
@@ -35,13 +35,15 @@ void Engine::beat(uint64_t id) {
 void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   Peer& peer = *peers_.find(id);
   const bool is_hello = std::holds_alternative<Hello>(body);
+  const bool is_goodbye = std::holds_alternative<Goodbye>(body);
   Message message{address_.engine, peer.engine, std::move(body)};
   message.version = peer.version;
   message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
   // A message behind undelivered ones may never arrive, so it does not count as a beat.
   if (mailboxes_[rail]->count_for(peer.messages[rail]) == 0) peer.pulse.told_ns = awake_.now_ns();
-  mailboxes_[rail]->queue({peer.messages[rail], encode(message, options_.secret), id, 0});
+  mailboxes_[rail]->queue(
+      {peer.messages[rail], encode(message, options_.secret), id, 0, is_goodbye});
   if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
 }
 
@@ -138,10 +140,8 @@ void Engine::handle(Bytes bytes) {
     return;
   }
   peer.their_session = message.session.from;
-  if (peer.is_leaving) {  // both have said goodbye
-    say_no_more_goodbyes(peer);
+  if (peer.is_leaving)  // both have said goodbye
     return add_deadline(now_ns_ + options_.shut_ns, Due::kShut, *id);
-  }
   peer.pulse.heard_ns = awake_.now_ns();
   // Any message shows that the peer has received the Hello or the Welcome.
   if (peer.state == PeerState::kConnecting && (peer.has_arrived || peer.version < 2))

@@ -33,8 +33,7 @@ Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
   if (address.engine == address_.engine) return Status::error("this is the engine's own address");
   if (const auto known = find_peer(address.engine)) {
     const Peer& peer = *peers_.find(*known);
-    const bool has_only_goodbye_left = peer.goodbyes_failed > 0 && !has_writes_under_way(peer);
-    if (peer.state != PeerState::kFailed && !has_only_goodbye_left)
+    if (peer.state != PeerState::kFailed && !has_only_goodbye_left(peer))
       return Status::error(peer.is_leaving ? "what was under way to the peer has not ended yet"
                                            : "the peer is known already");
   }
@@ -83,6 +82,7 @@ Status Engine::check_peer(const Address& address) const {
 }
 
 Result<uint64_t> Engine::add_peer(const Address& address) {
+  if (peers_.size() >= options_.peers_max) say_no_more_goodbyes();
   if (Status wrong = check_peer(address); !wrong.ok()) return wrong;
   Peer peer;
   peer.engine = address.engine;
@@ -268,7 +268,7 @@ Status Engine::disconnect(uint64_t id, bool is_broken) {
 
 /// Whether a goodbye is of use.
 bool Engine::may_hear(const Peer& peer) {
-  const bool has_gone = peer.failure == PeerFailure::kEnded || peer.failure == PeerFailure::kLeft;
+  const bool has_gone = peer.has_ended || peer.failure == PeerFailure::kLeft;
   return peer.has_arrived && peer.version >= 2 && !has_gone && !peer.is_leaving;
 }
 
@@ -280,8 +280,9 @@ void Engine::say_goodbye() {
 
 bool Engine::has_messages_under_way() const {
   bool has_some = false;
-  peers_.for_each(
-      [&](uint64_t, const Peer& peer) { has_some = has_some || messages_for(peer) > 0; });
+  peers_.for_each([&](uint64_t, const Peer& peer) {
+    has_some = has_some || peer.is_to_say_goodbye || messages_for(peer) > 0;
+  });
   return has_some;
 }
 
@@ -305,19 +306,22 @@ void Engine::remove_peer(uint64_t id, bool is_broken) {
   if (!remove_if_drained(id)) add_deadline(now_ns_ + options_.farewell_ns, Due::kFarewell, id);
 }
 
+/// Each time over another rail.
 void Engine::tell_goodbye(uint64_t id) {
   const Peer& peer = *peers_.find(id);
   const bool is_silent = peer.failure == PeerFailure::kSilent;
-  tell(id, message_rail(peer), Goodbye{is_silent ? Goodbye::Why::kSilence : Goodbye::Why::kLeaves});
+  tell(id, (message_rail(peer) + peer.goodbyes_failed) % mailboxes_.size(),
+       Goodbye{is_silent ? Goodbye::Why::kSilence : Goodbye::Why::kLeaves});
 }
 
 /// What breaks a connection fails the goodbye too, and the next connection may take it. A peer that
 /// has not heard it would wait for this engine until its heartbeat ends that.
-void Engine::goodbye_failed(uint64_t id) {
-  Peer& peer = *peers_.find(id);
-  if (!peer.owes_goodbye || peer.is_to_say_goodbye || messages_for(peer) > 0) return;
-  peer.is_to_say_goodbye = true;
-  add_deadline(now_ns_ + (kGoodbyeNs << std::min(peer.goodbyes_failed++, 7u)), Due::kGoodbye, id);
+void Engine::goodbye_ended(uint64_t id, bool is_heard) {
+  Peer* peer = peers_.find(id);
+  if (peer == nullptr || !peer->owes_goodbye) return;
+  if (is_heard) return owe_no_goodbye(*peer);
+  if (std::exchange(peer->is_to_say_goodbye, true)) return;
+  add_deadline(now_ns_ + (kGoodbyeNs << std::min(peer->goodbyes_failed++, 7u)), Due::kGoodbye, id);
 }
 
 void Engine::say_goodbye_again(uint64_t id) {
@@ -325,8 +329,20 @@ void Engine::say_goodbye_again(uint64_t id) {
   tell_goodbye(id);
 }
 
-void Engine::say_no_more_goodbyes(Peer& peer) {
-  peer.owes_goodbye = peer.is_to_say_goodbye = false;
+void Engine::owe_no_goodbye(Peer& peer) { peer.owes_goodbye = peer.is_to_say_goodbye = false; }
+
+/// Makes room for other peers.
+void Engine::say_no_more_goodbyes() {
+  std::vector<uint64_t> leaving;
+  peers_.for_each([&](uint64_t id, const Peer& peer) {
+    if (has_only_goodbye_left(peer)) leaving.push_back(id);
+  });
+  for (const uint64_t id : leaving) abandon(id, Absence::kSilent);
+}
+
+/// What a peer that leaves may be kept for.
+bool Engine::has_only_goodbye_left(const Peer& peer) const {
+  return peer.goodbyes_failed > 0 && !has_writes_under_way(peer);
 }
 
 /// The peer will take nothing more: its postings under way must end. Doors do not carry messages,
@@ -335,9 +351,10 @@ void Engine::abandon(uint64_t id, Absence absence) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr) return;
   const bool hears_messages = absence == Absence::kShut;
+  peer->has_ended = peer->has_ended || absence == Absence::kEnded;
   if (!hears_messages) {
     drop_messages(*peer);
-    say_no_more_goodbyes(*peer);
+    owe_no_goodbye(*peer);
   }
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
     const uint32_t writes = peer->routes[i].peer;

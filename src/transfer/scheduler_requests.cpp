@@ -4,6 +4,12 @@
 #include "transfer/scheduler_state.h"
 
 namespace braid::transfer {
+namespace {
+
+// Requests without a usable way fail together, up to so much late: each look visits all of them.
+constexpr uint64_t kLookAgainNs = 1'000'000;
+
+}  // namespace
 
 void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   if (!options_.yields_to_urgent) spec.urgency = Urgency::kBulk;
@@ -213,30 +219,30 @@ void Scheduler::reachable_again(uint32_t index) {
 // Fails the requests that have had no usable way for too long.
 void Scheduler::look_whether_reachable(uint32_t ways, uint64_t now_ns) {
   if (!ways_.contains(ways) || ways_[ways].unreachable_ns == kNever) return;
-  const uint64_t since_ns = ways_[ways].unreachable_ns;
-  if (now_ns < since_ns + options_.retry.unreachable_ns) return;  // an earlier time's timer
+  const uint64_t since_ns = ways_[ways].unreachable_ns, limit_ns = options_.retry.unreachable_ns;
+  if (now_ns - since_ns < limit_ns) return;  // an earlier time's timer
   std::vector<uint64_t> failed;
-  uint64_t next_ns = kNever;
+  uint64_t left_ns = kNever;
   for (const Flow& flow : flows_) {
     if (flow.requests == 0 || std::get<1>(flow.key) != ways) continue;
     for (const uint64_t slot : flow.queue) {
       const Request* request = requests_.find(slot);
       if (request == nullptr || request->pending_bytes() == 0) continue;
-      const uint64_t end_ns = std::max(since_ns, request->added_ns) + options_.retry.unreachable_ns;
-      if (end_ns <= now_ns)
+      const uint64_t waits_ns = now_ns - std::max(since_ns, request->added_ns);
+      if (waits_ns >= limit_ns)
         failed.push_back(slot);
       else
-        next_ns = std::min(next_ns, end_ns);
+        left_ns = std::min(left_ns, limit_ns - waits_ns);
     }
   }
   for (const uint64_t slot : failed) {
     stop(slot, Outcome::kUnreachable);
     end_if_final(slot);
   }
-  if (next_ns == kNever)
+  if (left_ns == kNever)
     ways_[ways].unreachable_ns = kNever;
   else
-    add_timer(next_ns, TimerOf::kWays, ways);
+    add_timer(now_ns + std::max(left_ns, kLookAgainNs), TimerOf::kWays, ways);
 }
 
 }  // namespace braid::transfer

@@ -207,12 +207,63 @@ TEST_F(PeersTest, WhoLeavesAPeerThatIsGoneConnectsAnewAndForgetsItInTheEnd) {
   ASSERT_TRUE(writer.engine->disconnect(net.number_of(owner, writer)).ok());
   net.run(1'000);
   EXPECT_EQ(writer.engine->peers().size(), 1U) << "its farewell is still to be heard";
+  EXPECT_TRUE(writer.engine->has_messages_under_way()) << "whoever ends waits for it";
   EXPECT_TRUE(writer.engine->connect(owner.engine->address(), net.now_ns() + 1'000'000).ok());
   net.run(1'000);
   EXPECT_TRUE(writer.engine->next_failed());
   net.run(1e6 + static_cast<double>(net.options.farewell_ns) / 1000,
           [&] { return writer.engine->peers().size() == 1; });
   EXPECT_EQ(writer.engine->peers().size(), 1U) << "the failed attempt";
+}
+
+TEST_F(PeersTest, WhoLeavesSaysSoOverARailThatWorks) {
+  SmallNet net;
+  net.options.heartbeat.interval_ns = 0;
+  net.rail_count = 2;
+  SmallNet::Node &owner = net.add(1), &writer = net.add(2);
+  const uint64_t of_writer = net.connect(owner, writer);
+  net.run(1'000);
+  for (const size_t broken : {0, 1}) {
+    net.cut(owner, broken, sim::Break::kFails);
+    if (broken == 1) net.mend(owner, 0);
+    const uint64_t it = broken == 0 ? of_writer : net.connect(owner, writer);
+    ASSERT_TRUE(writer.engine->disconnect(net.number_of(owner, writer)).ok());
+    ASSERT_TRUE(net.run(100'000, [&] { return owner.engine->next_failed() == it; })) << broken;
+    EXPECT_EQ(why(owner, it), PeerFailure::kLeft);
+    ASSERT_TRUE(owner.engine->disconnect(it).ok());
+    net.run(200'000);
+    EXPECT_TRUE(writer.engine->peers().empty());
+  }
+}
+
+TEST_F(PeersTest, WhoLeavesAPeerWhoseProcessHasEndedSaysNothing) {
+  const uint64_t peer = net_.connect(owner_, writer_);
+  net_.pause(writer_);
+  ASSERT_TRUE(net_.run(10'000, [&] { return owner_.engine->next_failed() == peer; }));
+  EXPECT_EQ(why(owner_, peer), PeerFailure::kSilent);
+  net_.ended_processes.push_back(2);
+  net_.kill(writer_, sim::Break::kFails);
+  net_.run(200'000);
+  ASSERT_TRUE(owner_.engine->disconnect(peer).ok());
+  net_.run(1'000);
+  EXPECT_TRUE(owner_.engine->peers().empty());
+}
+
+TEST_F(PeersTest, PeersThatAreGoneKeepNoOthersOut) {
+  SmallNet net;
+  net.options.heartbeat.interval_ns = 0;
+  net.options.peers_max = 2;
+  SmallNet::Node& lonely = net.add(1);
+  SmallNet::Node* gone[] = {&net.add(2), &net.add(3)};
+  SmallNet::Node& other = net.add(4);
+  for (SmallNet::Node* node : gone) {
+    const uint64_t peer = net.connect(lonely, *node);
+    net.kill(*node, sim::Break::kFails);
+    ASSERT_TRUE(lonely.engine->disconnect(peer).ok());
+    net.run(1'000);
+  }
+  EXPECT_EQ(lonely.engine->peers().size(), 2U);
+  EXPECT_EQ(lonely.engine->peer_state(net.connect(lonely, other)).value(), PeerState::kConnected);
 }
 
 TEST_F(PeersTest, WhoLeavesSaysSo) {
