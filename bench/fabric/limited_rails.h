@@ -20,7 +20,7 @@ struct LimitedRailsOptions {
 
 struct LimitedRailsResult {
   std::string waived;     ///< why nothing was measured; empty: it was
-  std::string failed;     ///< why it could not be measured, though it should; empty: it was
+  std::string failed;     ///< what went wrong, so that nothing was measured; empty: nothing did
   double sum_gbps = 0;    ///< what the rails may carry together, headers of TCP and IP included
   double braid_gbps = 0;  ///< 10^9 bytes a second; the median of the turns
   double ratio = 0;

@@ -340,7 +340,7 @@ void Engine::say_no_more_goodbyes() {
   for (const uint64_t id : leaving) abandon(id, Absence::kSilent);
 }
 
-/// What a peer that leaves may be kept for.
+/// True: a peer that was disconnected is kept for its goodbye alone, which has failed before.
 bool Engine::has_only_goodbye_left(const Peer& peer) const {
   return peer.goodbyes_failed > 0 && !has_writes_under_way(peer);
 }
@@ -351,7 +351,7 @@ void Engine::abandon(uint64_t id, Absence absence) {
   Peer* peer = peers_.find(id);
   if (peer == nullptr) return;
   const bool hears_messages = absence == Absence::kShut;
-  peer->has_ended = peer->has_ended || absence == Absence::kEnded;
+  if (absence == Absence::kEnded) peer->has_ended = true;
   if (!hears_messages) {
     drop_messages(*peer);
     owe_no_goodbye(*peer);
