@@ -149,7 +149,9 @@ typedef struct braid_kv_options {
  * BRAID_KV_BY_KERNEL or an engine it also loads kernels into the contexts, and so waits for their
  * streams. On failure *kv is NULL. */
 BRAID_API braid_status braid_kv_open(const braid_kv_options* options, braid_kv** kv);
-/* Waits for the copies of this process. NULL is allowed. */
+/* Waits for the copies of this process. To unpin the host memory, the driver also waits for
+ * everything else that is under way in the ranks' contexts, compute streams included, and holds
+ * their locks meanwhile. NULL is allowed. */
 BRAID_API void braid_kv_close(braid_kv* kv);
 
 /* Why an operation on a block was refused. A refused operation has changed nothing. */
@@ -343,7 +345,7 @@ typedef struct braid_kv_worker braid_kv_worker;
  * threads and fork: as for a braid_kv. On failure *worker is NULL. */
 BRAID_API braid_status braid_kv_worker_open(const braid_kv_options* options, uint32_t rank,
                                             braid_kv_worker** worker);
-/* Waits for the copies under way. NULL is allowed. */
+/* Waits as braid_kv_close does. NULL is allowed. */
 BRAID_API void braid_kv_worker_close(braid_kv_worker* worker);
 
 typedef struct braid_kv_applied {

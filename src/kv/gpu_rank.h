@@ -44,7 +44,7 @@ class GpuRank final : public Rank {
   /// driver knows. `copier` outlives them.
   static Result<std::vector<std::unique_ptr<GpuRank>>> open(const cuda::Driver& driver,
                                                             const Options& options, Copier& copier);
-  ~GpuRank() override;  ///< waits for its own two streams
+  ~GpuRank() override;  ///< waits for its own two streams, and to unpin, for all of the context's
   GpuRank(const GpuRank&) = delete;
   GpuRank& operator=(const GpuRank&) = delete;
 

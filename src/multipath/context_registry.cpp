@@ -150,6 +150,12 @@ bool ContextRegistry::has(CUcontext context) {
   return entry != nullptr && entry->state != Entry::State::kEnding;
 }
 
+bool ContextRegistry::holds(CUcontext context) {
+  const std::shared_lock lock(mutex_);
+  const Entry* entry = find(context);
+  return entry != nullptr && entry->is_held;
+}
+
 Status ContextRegistry::add_created(CUcontext context) {
   if (has(context)) return {};
   BRAID_LET(gpu, gpu_of(context));
@@ -168,10 +174,10 @@ Status ContextRegistry::add(CUcontext context) {
 }
 
 // Cheap, and beside copies of other threads: most calls bring nothing new.
-Status ContextRegistry::add_primary(int gpu) {
+Status ContextRegistry::add_primary(int gpu, Kernels kernels) {
   if (gpu < 0 || has_primary(gpu)) return {};
   const CUcontext context = retain_primary(gpu);
-  return context != nullptr ? add_entry(gpu, context, true) : Status();
+  return context != nullptr ? add_entry(gpu, context, true, kernels) : Status();
 }
 
 Result<int> ContextRegistry::gpu_of(CUcontext context) {
@@ -211,7 +217,7 @@ bool ContextRegistry::has_primary(int gpu) {
 }
 
 // `is_held`: braid has retained the context, for the entry.
-Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held) {
+Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held, Kernels kernels) {
   const cuda::RelaxedCapture relaxed(driver_);
   Lock lock(mutex_);
   if (const Entry* known = find_loaded(lock, context)) {
@@ -224,24 +230,26 @@ Status ContextRegistry::add_entry(int gpu, CUcontext context, bool is_held) {
   Entry& entry = *entries_.back();
   entry.where = {context, relays_.device(gpu), gpu, relays_.neighbours_of(gpu), {}};
   entry.is_held = is_held;
-  return load_and_open(lock, entry);
+  return load_and_open(lock, entry, kernels);
 }
 
 // The driver may wait for the context's streams. A context in which the kernels cannot be loaded is
 // a target all the same: contiguous copies need none.
-Status ContextRegistry::load_and_open(Lock& lock, Entry& entry) {
+Status ContextRegistry::load_and_open(Lock& lock, Entry& entry, Kernels kernels) {
   const ProgramContext& where = entry.where;
   Loading loading(*this, lock, entry);
-  lock.unlock();
-  auto kernels = [&] {
-    const cuda::ScopedContext scope(driver_, where.context);
-    return load_pull_kernels(driver_, options_, where.device, where.gpu);
-  }();
-  lock.lock();
-  if (kernels.ok())
-    entry.where.kernels = kernels.value();
-  else
-    (void)note(Status::error(kernels.status().message() + ". Batches stay native there"));
+  if (kernels == Kernels::kLoad) {
+    lock.unlock();
+    auto loaded = [&] {
+      const cuda::ScopedContext scope(driver_, where.context);
+      return load_pull_kernels(driver_, options_, where.device, where.gpu);
+    }();
+    lock.lock();
+    if (loaded.ok())
+      entry.where.kernels = loaded.value();
+    else
+      (void)note(Status::error(loaded.status().message() + ". Batches stay native there"));
+  }
   if (is_ready(where.gpu) && entry.state != Entry::State::kEnding)
     return open_target(lock, loading);
   loading.outcome = Entry::State::kLoaded;

@@ -31,6 +31,10 @@
 
 namespace braid::multipath {
 
+/// Whether braid loads its kernels into a context of the program. The driver waits for all of the
+/// context's streams meanwhile. Without kernels, batches stay native there.
+enum class Kernels : bool { kLoad, kNone };
+
 class ContextRegistry {
  public:
   /// Objects passed by reference must outlive the registry.
@@ -67,11 +71,13 @@ class ContextRegistry {
   /// the context is ending.
   Status add(CUcontext context);
   Status add_created(CUcontext context);
-  Status add_primary(int gpu);
+  Status add_primary(int gpu, Kernels kernels = Kernels::kLoad);
   /// Engine::forget_context and release_context. Waits for all threads that work with the context.
   void forget(CUcontext context, End how);
   /// True if the context is known. Waits for a thread that is adding it.
   bool has(CUcontext context);
+  /// Engine::holds_context.
+  bool holds(CUcontext context);
   /// Asks the driver.
   Result<int> gpu_of(CUcontext context);
 
@@ -117,8 +123,8 @@ class ContextRegistry {
   class Loading;
   CUcontext retain_primary(int gpu);
   bool has_primary(int gpu);
-  Status add_entry(int gpu, CUcontext context, bool is_held);
-  Status load_and_open(Lock& lock, Entry& entry);
+  Status add_entry(int gpu, CUcontext context, bool is_held, Kernels kernels = Kernels::kLoad);
+  Status load_and_open(Lock& lock, Entry& entry, Kernels kernels);
   Entry* next_without_target(GpuSet gpus) const;
   Status open_target(Lock& lock, Loading& loading);
   void leave(Entry& entry);

@@ -81,10 +81,12 @@ class Engine {
     return may_relay() ? registry_.add_created(context) : Status();
   }
   /// The same for one GPU's primary context, if it is active.
-  Status add_primary(CUdevice device) {
-    return may_relay() ? registry_.add_primary(relays_.gpu_of(device)) : Status();
+  Status add_primary(CUdevice device, Kernels kernels = Kernels::kLoad) {
+    return may_relay() ? registry_.add_primary(relays_.gpu_of(device), kernels) : Status();
   }
   bool knows_context(CUcontext context) { return registry_.has(context); }
+  /// True if it is a primary context that braid has retained. Waits for nothing.
+  bool holds_context(CUcontext context) { return registry_.holds(context); }
   Result<CUdevice> device_of(CUcontext context);
 
   /// Call it before anyone destroys or resets `context`: braid stops using it, and forgets its

@@ -25,11 +25,19 @@ CUresult signal_landed(const cuda::Driver& driver, Channel& channel) {
   return said;
 }
 
-CUresult signal_passed(const cuda::Driver& driver, TransferState& state, CUstream stream) {
-  const CUresult said = driver.cuStreamWriteValue32(
-      stream, reinterpret_cast<CUdeviceptr>(state.passed), state.uses, 0);
-  if (said == CUDA_SUCCESS) state.gated = state.uses;
-  return said;
+CUresult wait_done(const cuda::Driver& driver, TransferState& state, CUstream stream,
+                   unsigned flags) {
+  std::array<CUstreamBatchMemOpParams, 2> steps{};
+  steps[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  steps[0].waitValue.address = state.counters + offsetof(cuda::TransferCounters, done);
+  steps[0].waitValue.value = state.done;
+  steps[0].waitValue.flags = flags;
+  steps[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  steps[1].writeValue.address = reinterpret_cast<CUdeviceptr>(state.passed);
+  steps[1].writeValue.value = state.uses;
+  const CUresult waits = driver.cuStreamBatchMemOp(stream, steps.size(), steps.data(), 0);
+  if (waits == CUDA_SUCCESS) state.gated = state.uses;
+  return waits;
 }
 
 CUresult wait_landed(const cuda::Driver& driver, const TransferState& state, CUstream stream) {

@@ -20,8 +20,11 @@ CUresult wait_begun(const cuda::Driver& driver, const TransferState& state, Chan
 /// The channel signals that all work enqueued in it so far has landed.
 CUresult signal_landed(const cuda::Driver& driver, Channel& channel);
 
-/// The program's stream signals that it is behind the gate: nothing of it waits for the counters.
-CUresult signal_passed(const cuda::Driver& driver, TransferState& state, CUstream stream);
+/// The program's stream waits until all slices have landed, and then signals that nothing of it
+/// waits for the counters: a stream may look at them long after the last kernel has left, and they
+/// must be there then. `flags`: how it waits.
+CUresult wait_done(const cuda::Driver& driver, TransferState& state, CUstream stream,
+                   unsigned flags);
 
 /// The program's stream waits until all the transfer's channels have landed.
 CUresult wait_landed(const cuda::Driver& driver, const TransferState& state, CUstream stream);

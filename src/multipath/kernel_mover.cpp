@@ -90,11 +90,9 @@ CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const Re
 
 // The gate: the program's stream goes on when the count of landed slices is complete, however late
 // a relay's kernel leaves. If the driver does not have it, the stream waits for the kernels.
-CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, const TransferState& state,
+CUresult close_gate(const cuda::Driver& driver, const KernelJob& job, TransferState& state,
                     std::span<const ChannelUse> relays) {
-  const CUdeviceptr done = state.counters + offsetof(cuda::TransferCounters, done);
-  const CUresult waits =
-      driver.cuStreamWaitValue32(job.stream, done, state.done, job.direct.wait_flags);
+  const CUresult waits = wait_done(driver, state, job.stream, job.direct.wait_flags);
   return waits == CUDA_SUCCESS ? waits : wait_by_events(driver, relays, job.stream);
 }
 
@@ -186,11 +184,6 @@ Enqueued Enqueuing::enqueue() {
   scope_.leave();
   const CUresult copied = has_kernel ? CUDA_SUCCESS : job_.own_link->copy(job_.own_bytes);
   enqueued_.error = close_gate(driver_, job_, state_, std::span(launched_).first(launched_count_));
-  // The target's own kernel is the last before the gate. Without one, relays may be ready long
-  // before the stream comes to the gate, and the counters must be there then.
-  if (!has_kernel && signal_passed(driver_, state_, job_.stream) != CUDA_SUCCESS &&
-      signal_passed(driver_, state_, job_.stream) != CUDA_SUCCESS)
-    state_.retired = true;
   if (enqueued_.error == CUDA_SUCCESS) enqueued_.error = copied;
   enqueued_.verdict = enqueued_.error == CUDA_SUCCESS ? Verdict::kAccelerated : Verdict::kFailed;
   return enqueued_;

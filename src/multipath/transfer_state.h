@@ -53,8 +53,8 @@ struct TransferState {
   cuda::TransferReport* report = nullptr;  ///< written by the last block to leave
   uint32_t* start = nullptr;               ///< the program's stream writes `uses` here
   uint32_t uses = 0;
-  uint32_t* passed = nullptr;  ///< the stream writes `uses` here behind a gate on `counters`
-  uint32_t gated = 0;          ///< the value of that word when it is behind the last such gate
+  uint32_t* passed = nullptr;  ///< the stream writes `uses` here behind the gate on `counters`
+  uint32_t gated = 0;          ///< the value of that word when it is behind the last gate
   uint32_t generation = 0;     ///< of its last use; its kernels have left when the report says so
   uint32_t done = 0;           ///< value of counters.done when those have landed
   bool is_acquired = false;

@@ -97,10 +97,18 @@ void offer(Interception& call, const BatchArguments& batch) noexcept try {
   call.give_up();
 }
 
+// What CUDA says of a batch that has failed without an entry being wrong.
+void say_no_entry(size_t* fail_index) {
+  if (fail_index != nullptr) *fail_index = SIZE_MAX;
+}
+
+// `fail_index`: where the call says which entry was wrong, if it does.
 template <typename... Arguments>
-CUresult copy_batch(HookId hook, const BatchArguments& batch, Arguments... arguments) {
+CUresult copy_batch(HookId hook, const BatchArguments& batch, size_t* fail_index,
+                    Arguments... arguments) {
   Interception call(hook, Wait::kNo, total_bytes(batch.sizes, batch.count));
   if (call.may_gain(kSmallestBatchBytes)) offer(call, batch);
+  if (call.has_failed()) say_no_entry(fail_index);
   return call.finish(arguments...);
 }
 
@@ -161,9 +169,11 @@ void offer_boxes(Interception& call, const CUDA_MEMCPY3D_BATCH_OP* boxes, size_t
 
 template <typename... Arguments>
 CUresult copy_boxes(HookId hook, size_t count, const CUDA_MEMCPY3D_BATCH_OP* boxes,
-                    unsigned long long flags, CUstream stream, Arguments... arguments) {
+                    unsigned long long flags, CUstream stream, size_t* fail_index,
+                    Arguments... arguments) {
   Interception call(hook, Wait::kNo, total_bytes(boxes, count));
   if (call.may_gain(kSmallestBatchBytes)) offer_boxes(call, boxes, count, flags, stream);
+  if (call.has_failed()) say_no_entry(fail_index);
   return call.finish(arguments...);
 }
 
@@ -173,35 +183,35 @@ CUresult copy_boxes(HookId hook, size_t count, const CUDA_MEMCPY3D_BATCH_OP* box
 using namespace braid::preload;
 
 // Before CUDA 13 a batch says which entry was wrong. `stream_of`: the stream as the engine is told.
-#define BRAID_BATCH_12(symbol, stream_of)                                                 \
-  CUresult symbol(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,        \
-                  CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count, \
-                  size_t* fail_index, CUstream stream) {                                  \
-    const BatchArguments batch{to,         from,   sizes,           count,                \
-                               attributes, starts, attribute_count, stream_of(stream)};   \
-    return copy_batch(k_##symbol, batch, to, from, sizes, count, attributes, starts,      \
-                      attribute_count, fail_index, stream);                               \
+#define BRAID_BATCH_12(symbol, stream_of)                                                        \
+  CUresult symbol(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,               \
+                  CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,        \
+                  size_t* fail_index, CUstream stream) {                                         \
+    const BatchArguments batch{to,         from,   sizes,           count,                       \
+                               attributes, starts, attribute_count, stream_of(stream)};          \
+    return copy_batch(k_##symbol, batch, fail_index, to, from, sizes, count, attributes, starts, \
+                      attribute_count, fail_index, stream);                                      \
   }
-#define BRAID_BATCH_13(symbol, stream_of)                                                 \
-  CUresult symbol(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,        \
-                  CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count, \
-                  CUstream stream) {                                                      \
-    const BatchArguments batch{to,         from,   sizes,           count,                \
-                               attributes, starts, attribute_count, stream_of(stream)};   \
-    return copy_batch(k_##symbol, batch, to, from, sizes, count, attributes, starts,      \
-                      attribute_count, stream);                                           \
+#define BRAID_BATCH_13(symbol, stream_of)                                                     \
+  CUresult symbol(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,            \
+                  CUmemcpyAttributes* attributes, size_t* starts, size_t attribute_count,     \
+                  CUstream stream) {                                                          \
+    const BatchArguments batch{to,         from,   sizes,           count,                    \
+                               attributes, starts, attribute_count, stream_of(stream)};       \
+    return copy_batch(k_##symbol, batch, nullptr, to, from, sizes, count, attributes, starts, \
+                      attribute_count, stream);                                               \
   }
-#define BRAID_BOXES_12(symbol, stream_of)                                               \
-  CUresult symbol(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,      \
-                  unsigned long long flags, CUstream stream) {                          \
-    return copy_boxes(k_##symbol, count, boxes, flags, stream_of(stream), count, boxes, \
-                      fail_index, flags, stream);                                       \
+#define BRAID_BOXES_12(symbol, stream_of)                                                    \
+  CUresult symbol(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, size_t* fail_index,           \
+                  unsigned long long flags, CUstream stream) {                               \
+    return copy_boxes(k_##symbol, count, boxes, flags, stream_of(stream), fail_index, count, \
+                      boxes, fail_index, flags, stream);                                     \
   }
-#define BRAID_BOXES_13(symbol, stream_of)                                                      \
-  CUresult symbol(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, unsigned long long flags,       \
-                  CUstream stream) {                                                           \
-    return copy_boxes(k_##symbol, count, boxes, flags, stream_of(stream), count, boxes, flags, \
-                      stream);                                                                 \
+#define BRAID_BOXES_13(symbol, stream_of)                                                        \
+  CUresult symbol(size_t count, CUDA_MEMCPY3D_BATCH_OP* boxes, unsigned long long flags,         \
+                  CUstream stream) {                                                             \
+    return copy_boxes(k_##symbol, count, boxes, flags, stream_of(stream), nullptr, count, boxes, \
+                      flags, stream);                                                            \
   }
 
 BRAID_BATCH_12(cuMemcpyBatchAsync, legacy)

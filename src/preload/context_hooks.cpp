@@ -18,9 +18,13 @@ void memory_pinned() noexcept {
   if (open != nullptr && !open->are_relays_open()) open_relays(Opening::kNow);
 }
 
+// The driver refuses to destroy a primary context, at once. To forget it, and adopt it anew, would
+// wait for its streams.
 CUresult end_context(HookId hook, CUcontext context) {
   if (is_for_driver() || context == nullptr) return forward(hook, context);
   const ReentryGuard guard;
+  multipath::Engine* open = engine();
+  if (open != nullptr && open->holds_context(context)) return forward(hook, context);
   const bool is_made = forget_context(context, Ending::kDestroyed);
   const CUresult result = forward(hook, context);
   if (result != CUDA_SUCCESS) take_back(context, is_made);

@@ -47,6 +47,9 @@ class Interception {
   /// There is no room for the batch's segments: the copy is native.
   void give_up() noexcept { outcome_ = multipath::Verdict::kNotReady; }
 
+  /// True if braid carries the copy, and the driver has refused one of its last steps.
+  bool has_failed() const noexcept { return outcome_.verdict == multipath::Verdict::kFailed; }
+
   /// Makes the native copy with these arguments, unless braid carries the copy. Returns the result
   /// of the call.
   template <typename... Arguments>

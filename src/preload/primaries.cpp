@@ -22,6 +22,7 @@ struct Primary {
   int retains = 0;              // calls
   int give_ups = 0;             // calls
   bool is_being_adopted = false;
+  bool is_used_unadopted = false;  // the program has got the context while it could not be adopted
 };
 
 // No driver call is made under the lock.
@@ -52,8 +53,9 @@ CUcontext ask_for_primary(CUdevice device) {
   return context;
 }
 
-void adopt_without_lock(multipath::Engine& engine, CUdevice device) noexcept try {
-  const Status status = engine.add_primary(device);
+void adopt_without_lock(multipath::Engine& engine, CUdevice device,
+                        multipath::Kernels kernels) noexcept try {
+  const Status status = engine.add_primary(device, kernels);
   if (!status.ok()) say_once((status.message() + ". Copies there stay native").c_str());
 } catch (...) {  // no memory for the words of what failed
 }
@@ -62,8 +64,10 @@ void adopt_without_lock(multipath::Engine& engine, CUdevice device) noexcept try
 void adopt(multipath::Engine& engine, CUdevice device, Primary& primary,
            std::unique_lock<std::mutex>& lock) noexcept {
   primary.is_being_adopted = true;
+  const auto kernels =
+      primary.is_used_unadopted ? multipath::Kernels::kNone : multipath::Kernels::kLoad;
   lock.unlock();
-  adopt_without_lock(engine, device);
+  adopt_without_lock(engine, device, kernels);
   lock.lock();
   primary.is_being_adopted = false;
   primaries().adopted.notify_all();
@@ -108,7 +112,12 @@ PrimaryGiveUp::PrimaryGiveUp(CUdevice device, GiveUp how) noexcept : device_(dev
 
 PrimaryGiveUp::~PrimaryGiveUp() {
   const std::lock_guard lock(primaries().lock);
-  if (Primary* primary = primaries().find(device_)) --primary->give_ups;
+  Primary* primary = primaries().find(device_);
+  if (primary == nullptr) return;
+  --primary->give_ups;
+  // It has ended, as far as braid can tell, and its streams with it.
+  if (preload::is_unheld(*primary) && primary->retains + primary->give_ups == 0)
+    primary->is_used_unadopted = false;
 }
 
 CUcontext PrimaryGiveUp::context() const {
@@ -152,7 +161,10 @@ bool adopt_primary(multipath::Engine& engine, CUdevice device) noexcept {
   if (primary == nullptr) return true;
   primaries().adopted.wait(lock, [&] { return !primary->is_being_adopted; });
   const bool is_ending = primary->give_ups != 0;
-  if (!is_ending) adopt(engine, device, *primary, lock);
+  if (is_ending)
+    primary->is_used_unadopted = true;
+  else
+    adopt(engine, device, *primary, lock);
   return !is_ending;
 }
 

@@ -37,7 +37,7 @@ enum class GiveUp : bool {
 
 /// Wraps a call by which the program gives up a primary context. No thread adopts the context
 /// meanwhile. If another thread retains it, so that it lives on, the next call that looks for
-/// contexts adopts it.
+/// contexts adopts it, without braid's kernels: that thread may have streams there by then.
 class PrimaryGiveUp {
  public:
   /// Waits for a thread that is adopting the context, if it is about to end.

@@ -15,6 +15,59 @@ using test::LockHolder;
 
 class LawOfContextsTest : public LawTest {};
 
+// A driver whose streams stop for a gate behind every wait of a batch of stream operations.
+struct StopsBehindWaits {
+  cuda::Driver real;
+  Gate& gate;
+  std::atomic<int> stops{0};
+
+  static inline StopsBehindWaits* self = nullptr;
+  static CUresult batch(CUstream stream, unsigned count, CUstreamBatchMemOpParams* steps,
+                        unsigned flags) {
+    for (unsigned i = 0; i < count; ++i) {
+      const CUresult said = self->real.cuStreamBatchMemOp(stream, 1, &steps[i], flags);
+      if (said != CUDA_SUCCESS) return said;
+      if (steps[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32) {
+        self->gate.hold(stream);
+        ++self->stops;
+      }
+    }
+    return CUDA_SUCCESS;
+  }
+};
+
+// A stream may look at a transfer's counters long after the last kernel has left. They stay mapped
+// until it is past them.
+TEST_F(LawOfContextsTest, AContextThatEndsLeavesTheCountersToAStreamThatWaitsForThem) {
+  Gate gate(driver());
+  StopsBehindWaits stops{.real = driver(), .gate = gate};
+  StopsBehindWaits::self = &stops;
+  cuda::Driver stopping = driver();
+  stopping.cuStreamBatchMemOp = StopsBehindWaits::batch;
+  engine_.reset();
+  auto opened = Engine::open(stopping, every_size());
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  engine_ = std::move(opened).value();
+  host_->fill_random(12);
+  const CUstream stream = new_stream();
+  expect_carried(stream, *device_, true);
+  EXPECT_EQ(stops.stops, 1);
+  while (!has_arrived(*device_)) std::this_thread::yield();
+  std::promise<void> has_ended;
+  std::thread ending([&] {
+    driver().cuCtxSetCurrent(context(0));
+    engine_->forget_context(context(0));
+    has_ended.set_value();
+  });
+  auto ended = has_ended.get_future();
+  EXPECT_EQ(ended.wait_for(std::chrono::milliseconds(500)), std::future_status::timeout)
+      << "the counters are gone";
+  gate.open();
+  ending.join();
+  EXPECT_TRUE(ends(stream));
+  engine_.reset();  // before its driver
+}
+
 // Nor for another context that ends: here one whose transfer is held.
 TEST_F(LawOfContextsTest, AContextThatEndsHoldsUpNoOther) {
   use_gpu(3);

@@ -23,9 +23,19 @@ TEST(Endings, AContextThatWaitsForItsStreamsHoldsUpNoOtherGpu) {
   EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 3u) << statistics;
 }
 
-// The context is known again after the next retaining.
-TEST(Endings, AReleaseWaitsForNobodyWhoRetainsMeanwhile) {
+// The context is known again after the next retaining, but without kernels: to load them would wait
+// for the stream.
+TEST(Endings, NeitherAReleaseNorTheNextRetainWaitsForAStreamOfWhoRetainsMeanwhile) {
+  const ChildResult native = natively({kEndings, "a_hold"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
   const auto statistics = only_statistics(with_braid({kEndings, "a_hold"}));
+  EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 1u) << statistics;
+}
+
+TEST(Endings, ARefusalToDestroyAContextWaitsForNoStream) {
+  const ChildResult native = natively({kEndings, "a_refusal"});
+  ASSERT_EQ(native.exit_code, 0) << native.errors;
+  const auto statistics = only_statistics(with_braid({kEndings, "a_refusal"}));
   EXPECT_EQ(counted(statistics, "cuMemcpyBatchAsync", "accelerated").calls, 2u) << statistics;
 }
 

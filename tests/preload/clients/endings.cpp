@@ -190,10 +190,30 @@ int a_hold() {
     const Watchdog watchdog("it waits for a stream of who retains the context");
     std::atomic_ref(*first).store(1);
     releasing.join();
+    CUcontext again = nullptr;
+    call("cuDevicePrimaryCtxRetain", &again, 0);
   }
   std::atomic_ref(*second).store(1);
   use_gpu(0);
   copy_batch_and_look(7);
+  return 0;
+}
+
+// The driver refuses to destroy a primary context, whatever its streams wait for.
+int a_refusal() {
+  uint32_t* word = new_word();
+  copy_batch_and_look(10);
+  const CUstream held = new_stream_behind(word);
+  CUcontext context = nullptr;
+  call("cuCtxGetCurrent", &context);
+  {
+    const Watchdog watchdog("it waits for the stream");
+    for (const char* name : {"cuCtxDestroy_v2", "cuCtxDetach"})
+      require(get<CUresult(CUcontext)>(name)(context) == CUDA_ERROR_INVALID_CONTEXT, name);
+  }
+  std::atomic_ref(*word).store(1);
+  call("cuStreamSynchronize", held);
+  copy_batch_and_look(11);
   return 0;
 }
 
@@ -255,8 +275,8 @@ int many_contexts() {
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)()> scenarios = {
-      {"a_thread", a_thread},         {"a_context", a_context},         {"a_hold", a_hold},
-      {"a_detachment", a_detachment}, {"many_contexts", many_contexts},
+      {"a_thread", a_thread},   {"a_context", a_context},       {"a_hold", a_hold},
+      {"a_refusal", a_refusal}, {"a_detachment", a_detachment}, {"many_contexts", many_contexts},
   };
   require(use_lookup("dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
