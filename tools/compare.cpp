@@ -41,6 +41,9 @@ struct Side {
   std::vector<int> exit_codes;
 
   bool operator==(const Side& other) const { return exit_codes == other.exit_codes; }
+  bool has_failed() const {
+    return std::any_of(exit_codes.begin(), exit_codes.end(), [](int code) { return code != 0; });
+  }
 };
 
 // A folder for the reports of one run's processes, gone with the object.
@@ -181,8 +184,11 @@ int compare(const CompareRequest& request, const Words& options, const Words& pr
   const Status status = measure(request, options, program, native, braided, totals);
   if (!status.ok()) return fail(status);
   show(native, braided, totals);
-  if (native == braided) return 0;
-  return fail(Status::error("the program did not end under braid as it does natively"));
+  if (native != braided)
+    return fail(Status::error("the program did not end under braid as it does natively"));
+  if (!native.has_failed()) return 0;
+  return fail(Status::error("the program has failed, on both sides alike",
+                            "What failed may have copied less: mend it, and compare again"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kv/layout.h"
 #include "serving/policies/make_policy.h"
 #include "tools/commands.h"
+#include "tools/numbers.h"
 #include "tools/serving/designer.h"
 #include "tools/serving/losses.h"
 #include "tools/serving/report.h"
@@ -64,6 +65,16 @@ Result<figures::Setting> setting_of(const Options& options) {
   return setting;
 }
 
+/// One level: a mistyped path is not to grow from the root.
+Status make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return {};
+  if (fs::create_directory(folder, error)) return {};
+  return Status::error(fmt::format("the folder '{}' cannot be made: {}", folder.string(),
+                                   error ? error.message() : "a file has its name"),
+                       "Name a folder in one that is there, where you may write");
+}
+
 Status make_figures(const Options& options, const figures::Setting& setting,
                     figures::Laboratory& laboratory) {
   std::vector<std::string> names = {options.figure};
@@ -72,8 +83,7 @@ Status make_figures(const Options& options, const figures::Setting& setting,
     for (const figures::FigureName& known : figures::figure_names()) names.emplace_back(known.name);
   }
   const fs::path folder = options.out;
-  std::error_code error;
-  fs::create_directories(folder, error);
+  BRAID_TRY(make_folder(folder));
   std::string report = figures::report_head(setting, options.seeds);
   for (const std::string& name : names) {
     BRAID_LET(figure, figures::make_figure(name, setting, laboratory));
@@ -203,10 +213,13 @@ void add_run_options(CLI::App& whole, Options& options, CLI::Option* figure) {
   command.add_option("--model", options.model, kv::model_names());
   command.add_option("--gpu", options.gpu, serving::gpu_names());
   command.add_option("--link", options.link, serving::link_names() + ", or LOAD,SAVE,BOTH in GB/s");
-  command.add_option("--rate", options.rate_rps, "requests a second; instead of --load")
-      ->check(CLI::Range(0.0, 1e6));
+  CLI::Option* rate =
+      command.add_option("--rate", options.rate_rps, "requests a second; instead of --load")
+          ->check(above_zero())
+          ->check(CLI::Range(0.0, 1e6));
   command.add_option("--load", options.load, "in units of the knee of FCFS")
-      ->check(CLI::Range(0.01, 100.0));
+      ->check(CLI::Range(0.01, 100.0))
+      ->excludes(rate);
   command.add_option("--hbm-gb", options.hbm_gb, "another size of the GPU's memory")
       ->check(CLI::Range(1.0, 1e6));
   command.add_option("--host-gb", options.host_gb, "host memory for KV caches, by GPU")

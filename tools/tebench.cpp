@@ -14,6 +14,7 @@
 
 #include "base/try.h"
 #include "tools/commands.h"
+#include "tools/numbers.h"
 #include "tools/tebench_plot.h"
 #include "tools/transfer_options.h"
 #include "tools/write_file.h"
@@ -110,6 +111,41 @@ Status choose_range(Bench& bench) {
   return {};
 }
 
+/// Both lead to no row at all.
+Status check_order(const char* first, uint64_t from, const char* last, uint64_t to) {
+  if (from <= to) return {};
+  return Status::error(
+      fmt::format("nothing would be measured: {} {} is above {} {}", first, from, last, to),
+      fmt::format("Set {} to {} or more", last, from));
+}
+
+Status check_ranges(const TebenchOptions& options) {
+  if (!options.workload_classes_json.empty()) return {};
+  const bool is_sweep = options.pattern == "sweep";
+  if (!is_sweep && options.pattern != "r1-w8a8") return {};
+  BRAID_TRY(check_order("--start_num_threads", static_cast<uint64_t>(options.start_num_threads),
+                        "--max_num_threads", static_cast<uint64_t>(options.max_num_threads)));
+  if (!is_sweep) return {};
+  BRAID_TRY(check_order("--start_block_size", options.start_block_size, "--max_block_size",
+                        options.max_block_size));
+  return check_order("--start_batch_size", options.start_batch_size, "--max_batch_size",
+                     options.max_batch_size);
+}
+
+/// Whether the first row of a sweep has room.
+Status check_room(const Bench& bench) {
+  const TebenchOptions& options = bench.options;
+  if (options.pattern != "sweep" || !options.workload_classes_json.empty()) return {};
+  if (bench.has_room(options.start_block_size, options.start_batch_size, options.start_num_threads))
+    return {};
+  return Status::error(
+      fmt::format("nothing would be measured: --start_block_size {} x --start_batch_size {} x {} "
+                  "threads do not fit into {} bytes",
+                  options.start_block_size, options.start_batch_size, options.start_num_threads,
+                  bench.size_bytes),
+      "Choose smaller ones, or a larger --total_buffer_size on both sides");
+}
+
 Status run_rows(const Transfer::Options& options, Bench& bench, std::vector<TebenchRow>& rows) {
   if (!bench.options.workload_classes_json.empty()) return run_classes(bench, rows);
   if (bench.options.pattern == "sweep") return run_sweep(bench, rows);
@@ -125,6 +161,7 @@ Status run_initiator(const Transfer::Options& options, Bench& bench,
   BRAID_LET(segment, engine.open_segment(bench.options.target_seg_name, kLimit));
   bench.segment = segment;
   BRAID_TRY(choose_range(bench));
+  BRAID_TRY(check_room(bench));
   BRAID_TRY(memory.add_to(engine, {}));
   bench.memory = &memory;
   bench.local = memory.address();
@@ -135,16 +172,28 @@ Status run_initiator(const Transfer::Options& options, Bench& bench,
   return plot ? plot->write(bench.options.plot_file) : Status();
 }
 
+/// Classes have threads of their own.
+void set_threads(const std::vector<TebenchClass>& classes, TebenchOptions& options) {
+  if (classes.empty()) return;
+  options.start_num_threads = 0;
+  for (const TebenchClass& each : classes) options.start_num_threads += each.threads;
+  options.max_num_threads = options.start_num_threads;
+}
+
 int run(const Transfer::Options& options, const TebenchOptions& wanted) {
-  if (!wanted.json_file.empty())
-    if (const Status no = check_writable(wanted.json_file); !no.ok()) return fail(no);
-  if (const auto classes = parse_classes(wanted); !classes.ok()) return fail(classes.status());
+  for (const std::string& file : {wanted.json_file, wanted.plot_file})
+    if (!file.empty())
+      if (const Status no = check_writable(file); !no.ok()) return fail(no);
+  const auto classes = parse_classes(wanted);
+  if (!classes.ok()) return fail(classes.status());
   if (wanted.target_seg_name.empty() && !wanted.has_own_target) {
     const Status ended = be_target(options, wanted);
     return ended.ok() ? 0 : fail(ended);
   }
   Bench bench;
   bench.options = wanted;
+  set_threads(classes.value(), bench.options);
+  if (const Status no = check_ranges(bench.options); !no.ok()) return fail(no);
   OwnTarget target;
   if (wanted.has_own_target) {
     const auto name = target.start(options, wanted);
@@ -167,18 +216,18 @@ int run(const Transfer::Options& options, const TebenchOptions& wanted) {
 
 void add_sizes(CLI::App& command, TebenchOptions& wanted) {
   const auto size = [&](const char* name, uint64_t& value, const char* what) {
-    command.add_option(name, value, what)->transform(CLI::AsSizeValue(false));
+    return as_size(command.add_option(name, value, what));
   };
-  size("--total_buffer_size", wanted.total_buffer_size, "of each side");
-  size("--start_block_size", wanted.start_block_size, "bytes of a request");
-  command.get_option("--start_block_size")->check(CLI::PositiveNumber);
+  size("--total_buffer_size", wanted.total_buffer_size, "of each side")->check(above_zero());
+  size("--start_block_size", wanted.start_block_size, "bytes of a request")->check(above_zero());
   size("--max_block_size", wanted.max_block_size, "doubled up to here");
-  command.add_option("--start_batch_size", wanted.start_batch_size, "requests of a batch")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--max_batch_size", wanted.max_batch_size, "doubled up to here");
-  command.add_option("--start_num_threads", wanted.start_num_threads, "that submit")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--max_num_threads", wanted.max_num_threads, "doubled up to here");
+  const auto count = [&](const char* name, auto& value, const char* what) {
+    command.add_option(name, value, what)->check(above_zero());
+  };
+  count("--start_batch_size", wanted.start_batch_size, "requests of a batch");
+  count("--max_batch_size", wanted.max_batch_size, "doubled up to here");
+  count("--start_num_threads", wanted.start_num_threads, "that submit");
+  count("--max_num_threads", wanted.max_num_threads, "doubled up to here");
   size("--target_offset", wanted.target_offset, "where this initiator's part of the target begins");
   size("--target_range_size", wanted.target_range_size, "of that part; 0: up to the end");
 }
@@ -189,14 +238,17 @@ void add_kinds(CLI::App& command, TebenchOptions& wanted) {
                   "memory of this side: DRAM, or VRAM, which is a GPU's")
       ->transform(CLI::IsMember({"DRAM", "VRAM"}, CLI::ignore_case));
   command.add_option("--local_gpu_id", wanted.local_gpu_id, "whose memory VRAM is")
-      ->check(CLI::NonNegativeNumber);
+      ->check(zero_or_more());
   command.add_option("--op_type", wanted.op_type, "read, write, mix, write_seed or read_verify")
       ->check(CLI::IsMember({"read", "write", "mix", "write_seed", "read_verify"}));
   command.add_flag("--check_consistency", wanted.check_consistency,
                    "each transfer is a write and a read, whose bytes are compared");
-  command.add_option("--request_interval_us", wanted.request_interval_us,
-                     "pause of a thread after each transfer");
-  command.add_option("--deadline_us", wanted.deadline_us, "of each request; 0: none");
+  command
+      .add_option("--request_interval_us", wanted.request_interval_us,
+                  "pause of a thread after each transfer")
+      ->check(zero_or_more());
+  command.add_option("--deadline_us", wanted.deadline_us, "of each request; 0: none")
+      ->check(zero_or_more());
   command.add_option("--deadline_tight_threads", wanted.deadline_tight_threads,
                      "the first threads, which have the deadline; -1: all");
   command.add_flag("--notifi", wanted.notifi, "a notification behind each batch");
@@ -217,8 +269,8 @@ void add_kinds(CLI::App& command, TebenchOptions& wanted) {
 
 void add_own(CLI::App& command, TebenchOptions& wanted) {
   command.add_flag("--pair", wanted.has_own_target, "starts a target of its own on this host");
-  command.add_option("--duration", wanted.duration, "seconds of each row");
-  command.add_option("--warm_up", wanted.warm_up, "seconds before each row");
+  command.add_option("--duration", wanted.duration, "seconds of each row")->check(above_zero());
+  command.add_option("--warm_up", wanted.warm_up, "seconds before each row")->check(zero_or_more());
   command.add_option("--pattern", wanted.pattern, "sweep, r1-w8a8, weights, mixed or incast")
       ->check(CLI::IsMember({"sweep", "r1-w8a8", "weights", "mixed", "incast"}));
   command.add_option("--incast", wanted.incast, "engines that write to one target at once")
@@ -250,6 +302,7 @@ std::shared_ptr<std::vector<std::string>> add_ignored(CLI::App& command) {
                     throw CLI::ValidationError("--seg_type_mix",
                                                "one kind of memory at a time: use --seg_type");
                   })
+      ->expected(0, 1)
       ->group("");
   return given;
 }

@@ -71,7 +71,7 @@ Transfer::Urgency urgency_of(const std::string& intent_type);
 /// What one thread has seen.
 struct TebenchThread {
   std::vector<double> tx_us;  ///< of each transfer that was done
-  uint64_t late = 0;          ///< transfers whose deadline has passed
+  uint64_t late = 0;          ///< transfers that ended behind their deadline, or by it
 };
 
 /// One row: what has been measured of one kind of request.
@@ -101,6 +101,11 @@ struct Bench {
   std::byte* local = nullptr;  ///< where the memory lies
   uint64_t size_bytes = 0;     ///< of both
   int target_process = 0;      ///< of --pair; 0: none
+
+  /// For so many threads at once; without a product that may overflow.
+  bool has_room(uint64_t block_bytes, uint64_t batch, int threads) const {
+    return block_bytes <= size_bytes / batch / static_cast<uint64_t>(threads);
+  }
 };
 
 /// What a thread does once: one transfer, or a write and the read that checks it.

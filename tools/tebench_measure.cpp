@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -101,6 +102,15 @@ Result<Transfer::Batch> submit(Bench& bench, const Requests& requests,
   }
 }
 
+/// Of all requests: the earliest deadline. None: infinite.
+double deadline_us(const Requests& requests) {
+  double earliest_us = std::numeric_limits<double>::infinity();
+  for (const Transfer::Request& each : requests)
+    if (each.limit.count() > 0)
+      earliest_us = std::min(earliest_us, static_cast<double>(each.limit.count()));
+  return earliest_us;
+}
+
 }  // namespace
 
 Status transfer_once(Bench& bench, const Requests& requests, Turn& turn) {
@@ -117,7 +127,8 @@ Status transfer_once(Bench& bench, const Requests& requests, Turn& turn) {
   if (!has_ended) return Status::error("a batch has not ended within a minute");
   BRAID_LET(outcomes, bench.engine->outcomes(batch));
   BRAID_TRY(bench.engine->forget(batch));
-  bool is_late = false;
+  // The engine may have delivered the last slices of a request when its deadline passed.
+  bool is_late = took_us > deadline_us(requests);
   for (const Transfer::Outcome& each : outcomes) {
     is_late = is_late || each.cause == Transfer::Cause::kDeadline;
     if (!each.is_done() && each.cause != Transfer::Cause::kDeadline)

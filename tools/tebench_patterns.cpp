@@ -100,6 +100,12 @@ TebenchRow row_of(const std::string& what, uint64_t block_bytes) {
   return row;
 }
 
+Status too_small(const std::string& pattern, uint64_t least_bytes) {
+  return Status::error(
+      "the pattern " + pattern + " needs " + std::to_string(least_bytes) + " bytes of memory",
+      "Set --total_buffer_size to that or more on both sides");
+}
+
 /// The KV cache of DeepSeek-R1-W8A8 for 4K tokens: 61 layers of 32 blocks, each 128 KB and 16 KB,
 /// no two of them side by side. A transfer is a layer. Source: TENT, 4.2.
 Status run_r1(Bench& bench, int threads, std::vector<TebenchRow>& rows) {
@@ -111,8 +117,7 @@ Status run_r1(Bench& bench, int threads, std::vector<TebenchRow>& rows) {
   row.batch = kBlocks;
   row.threads = threads;
   const uint64_t layers = std::max<uint64_t>(1, bench.size_bytes / kLayer);
-  if (bench.size_bytes < kLayer)
-    return Status::error("a layer needs " + std::to_string(kLayer) + " bytes of memory");
+  if (bench.size_bytes < kLayer) return too_small("r1-w8a8", kLayer);
   std::atomic<uint64_t> next = 0;
   const auto operation = bench.options.op_type == "read" ? Operation::kRead : Operation::kWrite;
   const auto layer = [&](uint64_t number, int thread) {
@@ -159,6 +164,7 @@ Status run_weights(Bench& bench, std::vector<TebenchRow>& rows) {
 /// Urgent reads of 4 KB: alone, and beside bulk writes of 64 MB; and the bulk alone.
 Status run_mixed(Bench& bench, std::vector<TebenchRow>& rows) {
   constexpr uint64_t kSmall = 4096;
+  if (bench.size_bytes < 2 * kSmall) return too_small("mixed", 2 * kSmall);
   const uint64_t large = std::min<uint64_t>(64 << 20, bench.size_bytes / 2);
   const Requests reads = {
       request(bench, Operation::kRead, bench.size_bytes - kSmall, kSmall, Urgency::kUrgent)};
@@ -191,6 +197,7 @@ Status run_mixed(Bench& bench, std::vector<TebenchRow>& rows) {
 Status run_incast(Bench& bench, const Transfer::Options& options, std::vector<TebenchRow>& rows) {
   const auto count = static_cast<size_t>(bench.options.incast);
   const uint64_t part = bench.size_bytes / count / 4096 * 4096;
+  if (part == 0) return too_small("incast", 4096 * count);
   TebenchRow row;
   row.what = "incast: engines that write to one target";
   row.block_bytes = std::min<uint64_t>(1 << 20, part);
@@ -228,17 +235,14 @@ Status run_incast(Bench& bench, const Transfer::Options& options, std::vector<Te
 }  // namespace
 
 Status run_sweep(Bench& bench, std::vector<TebenchRow>& rows) {
-  TebenchOptions& options = bench.options;
+  const TebenchOptions& options = bench.options;
   BRAID_LET(classes, parse_classes(options));
-  if (!classes.empty()) {
-    options.start_num_threads = 0;
-    for (const TebenchClass& each : classes) options.start_num_threads += each.threads;
-    options.max_num_threads = options.start_num_threads;
-  }
+  // Without it, doubling may overflow.
+  const uint64_t largest = std::min(options.max_block_size, bench.size_bytes);
   for (int threads = options.start_num_threads; threads <= options.max_num_threads; threads *= 2)
-    for (uint64_t block = options.start_block_size; block <= options.max_block_size; block *= 2)
+    for (uint64_t block = options.start_block_size; block <= largest; block *= 2)
       for (uint64_t batch = options.start_batch_size; batch <= options.max_batch_size; batch *= 2) {
-        if (block * batch * static_cast<uint64_t>(threads) > bench.size_bytes) continue;
+        if (!bench.has_room(block, batch, threads)) break;
         BRAID_TRY(run_row(bench, block, batch, threads, classes, rows));
       }
   return {};

@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "fabric/library/trust.h"
 #include "tools/commands.h"
+#include "tools/numbers.h"
 #include "tools/table.h"
 #include "tools/tebench.h"
 #include "tools/transfer_options.h"
@@ -170,12 +171,19 @@ View view_of(const transfer::Description& owner) {
   return view;
 }
 
+/// Why that is no name; "host:port" is one behind the scheme.
+Status with_scheme(const std::string& text, const Status& why) {
+  const std::string whole = "braid://" + text;
+  if (text.find("://") != std::string::npos || !transfer::parse_name(whole).ok()) return why;
+  return Status::error("'" + text + "' is no name", "Write " + whole);
+}
+
 /// What the engine of that name says, each time that it is asked.
 template <typename Ask, typename ViewOf>
 int show_engine(const Transfer::Options& options, const std::string& text, const ViewOptions& how,
                 const Ask& ask, const ViewOf& view_of) {
   const auto name = transfer::parse_name(text);
-  if (!name.ok()) return fail(name.status());
+  if (!name.ok()) return fail(with_scheme(text, name.status()));
   const auto secret = secret_of(options);
   if (!secret.ok()) return fail(secret.status());
   return show(how, [&]() -> Result<View> {
@@ -272,7 +280,9 @@ Result<View> view_of_report(const std::string& text) try {
               fmt::format("{:.1f}", way["base_latency_us"].get<double>()),
               megabytes(way["delivered_bytes"]),
               std::to_string(way["reissued_slices"].get<uint64_t>())});
-  view.text = links.print({3, 4, 5, 6}) + ways.print({3, 4, 5, 6});
+  view.text = view.json["links"].empty() && view.json["ways"].empty()
+                  ? "no links yet: nobody has connected to it, nor has it to anybody\n"
+                  : links.print({3, 4, 5, 6}) + ways.print({3, 4, 5, 6});
   for (const auto& each : view.json["refused"])
     view.text +=
         fmt::format("{} could not register {} bytes: {}\n", each["rail"].get<std::string>(),
@@ -338,10 +348,9 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
       app.add_subcommand("serve", "lets others read and write memory of this host");
   auto options = add_transfer_options(*serve_command);
   auto what = std::make_shared<ServeOptions>();
-  serve_command->add_option("--memory", what->memory_bytes, "how much; 0: files alone")
-      ->transform(CLI::AsSizeValue(false));
+  as_size(serve_command->add_option("--memory", what->memory_bytes, "how much; 0: files alone"));
   serve_command->add_option("--gpu", what->gpu, "whose memory it is; without it, the host's")
-      ->check(CLI::NonNegativeNumber);
+      ->check(zero_or_more());
   serve_command->add_flag("--read-only", what->is_read_only, "peers may read, and not write");
   serve_command->add_option("--export", what->readable, "a folder whose files peers may read")
       ->type_name("NAME=FOLDER");
@@ -349,7 +358,8 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
       ->add_option("--export-writable", what->writable,
                    "one whose files they may write and make too")
       ->type_name("NAME=FOLDER");
-  serve_command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted");
+  serve_command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted")
+      ->check(zero_or_more());
   serve_command->callback([=, &exit_code] {
     options->gpu_memory = options->gpu_memory || what->gpu >= 0;
     const Status served = serve(*options, *what);
@@ -375,8 +385,8 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
   rails_command->add_flag(
       "--explain", *explains,
       "opens an engine here: the ways from it, and the one a request would take");
-  rails_command->add_option("--size", *size_bytes, "of the request that is explained")
-      ->transform(CLI::AsSizeValue(false));
+  as_size(rails_command->add_option("--size", *size_bytes, "of the request that is explained"))
+      ->check(above_zero());
   auto rails_view = add_view_options(*rails_command);
   rails_command->callback([=, &exit_code] {
     exit_code = name->empty() ? own_rails(*of_rails, *rails_view)

@@ -47,6 +47,17 @@ Bytes from_hex(const std::string& text) {
 namespace {
 
 std::atomic<bool> is_leaving{false};
+constexpr size_t kNumberMax = 1'000'000'000;  // of seconds and of requests
+
+/// Nothing else than digits: 1 or more.
+size_t number(const std::string& text) {
+  char* end = nullptr;
+  const bool is_digit = !text.empty() && text[0] >= '0' && text[0] <= '9';
+  const size_t value = is_digit ? std::strtoul(text.c_str(), &end, 10) : 0;
+  if (is_digit && *end == '\0' && value >= 1 && value <= kNumberMax) return value;
+  std::fprintf(stderr, "kv_push: '%s' is no number from 1 to %zu\n", text.c_str(), kNumberMax);
+  std::exit(2);
+}
 
 struct CommandLine {
   std::vector<std::string> words;
@@ -67,7 +78,7 @@ CommandLine read(int count, char** words) {
     else if (word == "--name" && i + 1 < count)
       line.name = words[++i];
     else if (word == "--patience" && i + 1 < count)
-      line.patience = std::chrono::seconds(std::strtoul(words[++i], nullptr, 10));
+      line.patience = std::chrono::seconds(number(words[++i]));
     else
       line.words.push_back(word);
   }
@@ -121,8 +132,7 @@ int run(const CommandLine& line) {
   const std::unique_ptr<Device> device = line.has_gpu ? must(open_gpu()) : open_host();
   Fabric fabric = open_fabric(role == "demo" ? "127.0.0.1" : line.words[1], line.has_gpu);
   if (role == "decode")
-    run_decoder(fabric, *device, line.patience,
-                count == 3 ? std::strtoul(line.words[2].c_str(), nullptr, 10) : 20);
+    run_decoder(fabric, *device, line.patience, count == 3 ? number(line.words[2]) : 20);
   else if (role == "prefill")
     run_prefiller(fabric, *device, line);
   else

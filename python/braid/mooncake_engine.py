@@ -84,16 +84,22 @@ class _Managed:
             self.free = merged
 
 
+class _NotOpen:
+    """The engine before `initialize`: each call of it fails as calls of an engine do."""
+
+    def __getattr__(self, name):
+        raise transfer.Error("the engine is not initialized. Call initialize, which returns 0, first")
+
+
 class TransferEngine:
     """Answers are the wheel's: 0 or a number above is success, -1 is not, and the log says why."""
 
     def __init__(self):
-        self._engine = None
+        self._engine = self._managed = _NotOpen()
         self._lock = threading.Lock()
         self._segments = {}
         self._buffers = {}  # by address
         self._submitted = {}  # (name, segment) of each batch
-        self._managed = None
 
     # ---- Opening
 
@@ -130,7 +136,11 @@ class TransferEngine:
 
     def get_rpc_port(self):
         """Others reach this engine at its host and this port."""
-        return int(self._engine.name().split("/")[2].rpartition(":")[2])
+        try:
+            return int(self._engine.name().split("/")[2].rpartition(":")[2])
+        except transfer.Error as error:
+            log.error("get_rpc_port: %s", error)
+            return -1
 
     # ---- Memory
 
@@ -156,17 +166,28 @@ class TransferEngine:
         return 0
 
     def batch_register_memory(self, buffer_addresses, capacities, location="*"):
+        if len(buffer_addresses) != len(capacities):
+            log.error("batch_register_memory: %d addresses and %d capacities", len(buffer_addresses), len(capacities))
+            return -1
         return min([self.register_memory(*each) for each in zip(buffer_addresses, capacities)] or [0])
 
     def batch_unregister_memory(self, buffer_addresses):
         return min([self.unregister_memory(each) for each in buffer_addresses] or [0])
 
     def allocate_managed_buffer(self, length):
-        return self._managed.allocate(length)
+        try:
+            return self._managed.allocate(length)
+        except transfer.Error as error:
+            log.error("allocate_managed_buffer: %s", error)
+            return 0
 
     def free_managed_buffer(self, buffer, length):
-        self._managed.give_back(buffer, length)
-        return 0
+        try:
+            self._managed.give_back(buffer, length)
+            return 0
+        except transfer.Error as error:
+            log.error("free_managed_buffer: %s", error)
+            return -1
 
     def get_first_buffer_address(self, segment_name):
         try:
@@ -226,7 +247,7 @@ class TransferEngine:
 
     def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
         if not len(buffers) == len(peers) == len(lengths):
-            raise transfer.Error("the lists of buffers, peers' addresses and lengths differ in length")
+            raise transfer.Error(f"{len(buffers)} buffers, {len(peers)} addresses, {len(lengths)} lengths")
         told = None if notify is None else (notify.name, str(notify.msg).encode(errors="replace"))
         segment = self._segment(target)
         batch = self._engine.submit(segment, int(opcode), buffers, peers, lengths, told)
@@ -354,4 +375,9 @@ class TransferEngine:
         return transfer.topology([each.strip() for each in (device_name or "").split(",") if each.strip()])
 
     def get_engine_ptr(self):
-        return self._engine.pointer()
+        """Null before `initialize`."""
+        try:
+            return self._engine.pointer()
+        except transfer.Error as error:
+            log.error("get_engine_ptr: %s", error)
+            return 0

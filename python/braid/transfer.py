@@ -121,6 +121,8 @@ def _limit(seconds):
 
 
 def _texts(texts):
+    if isinstance(texts, (str, bytes)):  # its letters would be taken for names
+        raise TypeError(f"{texts!r} is one text where several may be: write [{texts!r}]")
     return (ctypes.c_char_p * len(texts))(*[_bytes(text) for text in texts])
 
 
@@ -183,6 +185,12 @@ class Transfer:
         self._handle = _Handle()
         _call("open", ctypes.byref(options), ctypes.byref(self._handle.engine))
         self._finalizer = weakref.finalize(self, self._handle.close)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
     def keep(self, owner):
         """The object that owns registered memory lives until the engine is closed."""
@@ -274,6 +282,9 @@ class Transfer:
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
         """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
+        if not len(local) == len(there) == len(sizes):
+            raise ValueError(f"the lists differ in length: local has {len(local)}, there {len(there)}, "
+                             f"sizes {len(sizes)}")
         limit_us = _deadline_us(limit_s)
         requests = (Request * len(sizes))()
         for one, here, far, size in zip(requests, local, there, sizes):

@@ -50,10 +50,14 @@ Result<Secret> Secret::of(std::span<const std::byte> key) {
 }
 
 Result<Secret> Secret::of_file(const std::string& path) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A FIFO is not waited for. On a regular file the flag has no effect.
+  const File file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat about {};
   if (!file.is_open() || fstat(file.get(), &about) != 0)
     return Status::error("the secret's file " + path + " cannot be read: " + strerror(errno));
+  if (!S_ISREG(about.st_mode))
+    return Status::error("the secret's file " + path + " is no regular file",
+                         "Name a file with the secret: openssl rand -hex 32 > FILE");
   if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     return Status::error("others may read the secret's file " + path, "chmod 600 " + path);
   std::array<std::byte, kBytesMax + 2> bytes;

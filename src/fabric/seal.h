@@ -28,8 +28,8 @@ class Secret {
 
   Secret() = default;  // none
   static Result<Secret> of(std::span<const std::byte> key);
-  /// The content of the file, without white space at its end. An error if anybody but the file's
-  /// owner may read it.
+  /// The content of the regular file, without white space at its end. An error if anybody but the
+  /// file's owner may read it.
   static Result<Secret> of_file(const std::string& path);
 
   bool is_set() const { return keyed_ != nullptr; }

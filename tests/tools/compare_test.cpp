@@ -32,6 +32,14 @@ TEST(Compare, SaysThatAProgramEndsDifferently) {
       << child.errors;
 }
 
+TEST(Compare, FailsIfTheProgramDoes) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "compare", "--turns", "1", "--server", "h20x8", "--", "false"});
+  EXPECT_EQ(child.exit_code, 1);
+  EXPECT_NE(child.output.find("exit code"), std::string::npos) << child.output;
+  EXPECT_NE(child.errors.find("the program has failed"), std::string::npos) << child.errors;
+}
+
 TEST(Compare, NamesTheProgramThatIsNotThereAndOptionsOfItsOwn) {
   expect_refusal(run_child({BRAID_COMMAND, "compare", "--", "no-such-program"}), 1,
                  {"no-such-program"});

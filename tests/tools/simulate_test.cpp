@@ -186,6 +186,20 @@ TEST_F(Simulate, ACalibrationThatMeansLittleIsRefused) {
   expect_refused("--calibration '" + unknown + "'", "speed", "matmul_tflops");
 }
 
+TEST_F(Simulate, ARateIsPositiveAndTheOnlyMeasureOfLoad) {
+  expect_refused("--rate 0", "--rate", "not a number above 0");
+  expect_refused("--rate -1", "--rate", "not a number above 0");
+  expect_refused("--rate 1 --load 0.5", "--rate", "--load");
+}
+
+TEST_F(Simulate, OneFolderIsMadeAndNoPath) {
+  expect_refused("--figure 21 --out '" + path("none/figures") + "'" + kSmall,
+                 "none/figures' cannot be made", "Name a folder");
+  EXPECT_FALSE(fs::exists(folder_ / "none"));
+  expect_refused("--figure 21 --out '" + write("file", "") + "'", "cannot be made",
+                 "Name a folder");
+}
+
 TEST_F(Simulate, BadInputIsRefusedWithARemedy) {
   expect_refused("--figure 99", "no figure '99'", "frontier");
   expect_refused("--policy fifo --rate 1", "no policy 'fifo'", "fcfs_recompute");

@@ -55,5 +55,50 @@ TEST(Tebench, BlocksHaveBytes) {
   EXPECT_NE(child.errors.find("--start_block_size"), std::string::npos) << child.errors;
 }
 
+void expect_error(const Words& options, const Words& parts) {
+  Words words{"timeout", "20", BRAID_COMMAND, "tebench", "--pair", "--duration", "0.1"};
+  words.insert(words.end(), options.begin(), options.end());
+  const ChildResult child = run_child(words);
+  EXPECT_EQ(child.exit_code, 1) << options.front() << ": " << child.output;
+  EXPECT_EQ(child.output, "") << options.front();
+  EXPECT_LT(child.errors.size(), 300u) << "nobody reads that: " << child.errors;
+  for (const std::string& part : parts)
+    EXPECT_NE(child.errors.find(part), std::string::npos) << part << " in: " << child.errors;
+}
+
+TEST(Tebench, WhereNothingCanBeMeasuredTheFlagsAreNamed) {
+  expect_error({"--start_num_threads", "4"}, {"--start_num_threads 4", "--max_num_threads 1"});
+  expect_error({"--start_block_size", "2M", "--max_block_size", "1M"},
+               {"--start_block_size 2097152", "--max_block_size 1048576"});
+  expect_error({"--start_batch_size", "4"}, {"--start_batch_size 4", "--max_batch_size 1"});
+  expect_error({"--pattern", "r1-w8a8", "--start_num_threads", "2"}, {"--max_num_threads 1"});
+  expect_error({"--total_buffer_size", "64K", "--start_block_size", "1M"},
+               {"--start_block_size 1048576", "--total_buffer_size"});
+  expect_error({"--total_buffer_size", "64K", "--qos_classes", "a:17:1:1"},
+               {"17 threads", "--total_buffer_size"});
+}
+
+TEST(Tebench, NumbersThatMeanNothingAreRefused) {
+  for (const char* seconds : {"0", "-1", "nan", "inf"})
+    expect_error({"--duration", seconds}, {"--duration"});
+  expect_error({"--warm_up", "-1"}, {"--warm_up"});
+  expect_error({"--total_buffer_size", "-1"}, {"--total_buffer_size", "'-1' is not 0 or more"});
+  expect_error({"--start_num_threads", "0"}, {"--start_num_threads", "not a number above 0"});
+  expect_error({"--deadline_us", "-1"}, {"--deadline_us"});
+  expect_error({"--seg_type_mix"}, {"--seg_type_mix", "use --seg_type"});
+  expect_error({"--plot", "/nonexistent/plot.svg"}, {"cannot write '/nonexistent/plot.svg'"});
+}
+
+TEST(Tebench, WhatEndsBehindItsDeadlineIsLate) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "tebench", "--pair", "--duration", "0.5", "--warm_up", "0",
+                 "--total_buffer_size", "8M", "--start_block_size", "1M", "--max_block_size", "1M",
+                 "--deadline_us", "50", "--json", "/dev/stdout"});
+  ASSERT_EQ(child.exit_code, 0) << child.errors;
+  const auto rows = nlohmann::json::parse(child.output.substr(child.output.rfind("\n[")));
+  EXPECT_LE(rows[0]["p999_tx_us"], 50) << rows;
+  EXPECT_GT(rows[0]["late"], 0) << rows;
+}
+
 }  // namespace
 }  // namespace braid::test

@@ -105,6 +105,23 @@ assert engine.transfer_sync_read("127.0.0.1:1", source, target, 64) == -1, "nobo
 managed = engine.allocate_managed_buffer(100_000)
 assert managed != 0 and engine.free_managed_buffer(managed, 100_000) == 0
 
+assert engine.batch_register_memory([source, target], [64]) == -1, "one capacity is missing"
+assert engine.batch_transfer_sync_write(there, [source], [target], [64, 64]) == -1
+
+# Before `initialize` calls fail as others do: nothing is raised.
+closed = TransferEngine()
+failures = {"register_memory": (source, 64), "unregister_memory": (source,), "batch_register_memory": ([source], [64]),
+            "transfer_sync_write": (there, source, target, 64), "transfer_sync_read": (there, source, target, 64),
+            "get_batch_transfer_status": ([1],), "transfer_check_status": (1,), "send_probe": (there,),
+            "get_rpc_port": (), "free_managed_buffer": (source, 64)}
+for name, arguments in failures.items():
+    assert getattr(closed, name)(*arguments) == -1, name
+nothing = {"transfer_submit_write": (there, source, target, 64), "get_first_buffer_address": (there,),
+           "allocate_managed_buffer": (64,), "get_engine_ptr": ()}
+for name, arguments in nothing.items():
+    assert getattr(closed, name)(*arguments) == 0, name
+assert closed.get_notifies() == []
+
 
 def is_stopped(process):
     """Each thread of it: after the signal they run on for a while."""

@@ -227,6 +227,26 @@ class Moves(unittest.TestCase):
             opened(store="redis://127.0.0.1:1", name="x")
         self.assertEqual(store.exception.cause, transfer.NO_STORE)
 
+    def test_lists_of_one_batch_have_one_length(self):
+        one, two = [self.here], [self.theirs[0]] * 2
+        with self.assertRaisesRegex(ValueError, "local has 1, there 2, sizes 1"):
+            self.engine.submit(self.segments[0], transfer.WRITE, one, two, [SIZE])
+        with self.assertRaisesRegex(ValueError, "sizes 2"):
+            self.engine.submit(self.segments[0], transfer.WRITE, one, two[:1], [SIZE, SIZE])
+
+    def test_a_text_is_no_list_of_texts(self):
+        for options in ({"addresses": "127.0.0.1"}, {"providers": "shm"}):
+            with self.assertRaisesRegex(TypeError, r"write \["):
+                transfer.Transfer(listen="127.0.0.1:0", **options)
+        with self.assertRaises(TypeError):
+            transfer.topology("mlx5_0")
+
+    def test_with_closes_it(self):
+        with opened() as engine:
+            self.assertTrue(engine.name())
+        with self.assertRaisesRegex(transfer.Error, "closed"):
+            engine.name()
+
     def test_nics_that_are_not_there(self):
         with self.assertRaises(transfer.Error):
             transfer.Transfer(nics="no-such-nic0")

@@ -64,6 +64,21 @@ def nothing_at_all():
     assert done.returncode == 1 and "nothing is to be served" in done.stderr, done
 
 
+def braid(*words):
+    return subprocess.run([BRAID, *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def what_others_ask():
+    for words in (["serve", "--memory", "-1"], ["serve", "--seconds", "-5"], ["rails", "x", "--explain", "--size", "-1"]):
+        done = braid(*words)
+        assert done.returncode == 1 and f"'{words[-1]}' is not 0 or more" in done.stderr, done
+    done = braid("segments", "192.0.2.2:4750")
+    assert done.returncode == 1 and "Write braid://192.0.2.2:4750" in done.stderr, done
+    with serving("--memory", "1M") as (name, _):
+        done = braid("rails", name, "--allow-unauthenticated")
+        assert done.returncode == 0 and done.stdout.startswith("no links yet"), done
+
+
 def memory_of_a_gpu():
     """tebench reads and writes it, and compares."""
     emulated = {"LD_LIBRARY_PATH": EMULATOR, "BRAID_SERVER": PROFILE}
@@ -80,6 +95,7 @@ def memory_of_a_gpu():
 def main():
     files_alone()
     nothing_at_all()
+    what_others_ask()
     memory_of_a_gpu()
     print("what is served is right")
 

@@ -21,26 +21,38 @@ void find(void* library, const char* name, const char* version, Function& functi
   found = found && function != nullptr;
 }
 
+/// What libfabric and the libraries that it loads read from the environment, once, when they start.
+/// The user's settings stay, and children of the program do not see braid's.
+///
 /// rxm has receive buffers of 64 MB for each endpoint, and each peer has an endpoint. braid's
-/// messages are few and small, so it asks for less, by the variables that libfabric reads once,
-/// when it starts. The user's settings stay, and children of the program do not see braid's.
-class SmallBuffers {
+/// messages are few and small, so it asks for less.
+///
+/// Intel's PSM (libinfinipath), which Debian's libfabric is linked to, would handle SIGINT, SIGILL,
+/// SIGABRT, SIGBUS, SIGSEGV and SIGTERM from its constructor on, in place of the program's own
+/// handlers: the program would end with exit code 1 and a file *.btr, and no core. It asks for its
+/// variable first. To give the handlers back after dlopen would leave them to every thread until
+/// then, and one that runs meanwhile calls exit(), which waits for dlopen's lock.
+class Settings {
  public:
-  SmallBuffers() {
+  Settings() {
     static_assert(kBufferBytes >= kMessageBytesMax, "a message is to fit into one");
     for (size_t i = 0; i < std::size(kVariables); ++i)
       is_set_[i] = std::getenv(kVariables[i].first) == nullptr &&
                    setenv(kVariables[i].first, kVariables[i].second, 0) == 0;
   }
-  ~SmallBuffers() {
+  ~Settings() {
     for (size_t i = 0; i < std::size(kVariables); ++i)
       if (is_set_[i]) unsetenv(kVariables[i].first);
   }
+  Settings(const Settings&) = delete;
+  Settings& operator=(const Settings&) = delete;
 
  private:
   static constexpr size_t kBufferBytes = 6144;
   static constexpr std::pair<const char*, const char*> kVariables[] = {
-      {"FI_OFI_RXM_BUFFER_SIZE", "6144"}, {"FI_OFI_RXM_MSG_RX_SIZE", "64"}};
+      {"FI_OFI_RXM_BUFFER_SIZE", "6144"},
+      {"FI_OFI_RXM_MSG_RX_SIZE", "64"},
+      {"IPATH_NO_BACKTRACE", "1"}};
   bool is_set_[std::size(kVariables)] = {};
 };
 
@@ -53,12 +65,12 @@ void start(void* library) {
   find(library, "fi_freeparams", "FABRIC_1.0", freeparams, found);
   fi_param* parameters = nullptr;
   int count = 0;
-  const SmallBuffers buffers;
   if (found && getparams(&parameters, &count) == 0 && parameters != nullptr) freeparams(parameters);
 }
 
 Result<const Library*> open() {
   static Library opened;
+  const Settings settings;
   void* library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return Status::error("libfabric.so.1 cannot be loaded: " + std::string(dlerror()),

@@ -1,0 +1,42 @@
+// Numbers of the command line: CLI11 takes "-1" for a size of 2^64 - 1 bytes, and "nan" for a
+// number of seconds, and the texts of its own ranges have hundreds of digits.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+namespace braid::tools {
+
+/// NaN, which is in no range, for what is no number or not finite.
+inline double number_of(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return end != text.c_str() && *end == '\0' && std::isfinite(number) ? number : std::nan("");
+}
+
+inline CLI::Validator above_zero() {
+  return {[](std::string& text) {
+            return number_of(text) > 0 ? std::string() : "'" + text + "' is not a number above 0";
+          },
+          "POSITIVE"};
+}
+
+inline CLI::Validator zero_or_more() {
+  return {[](std::string& text) {
+            return number_of(text) >= 0 ? std::string() : "'" + text + "' is not 0 or more";
+          },
+          "NONNEGATIVE"};
+}
+
+/// Bytes, as "64K" or "1G". What is added later as a transformation comes first.
+inline CLI::Option* as_size(CLI::Option* option) {
+  const auto refuse_negative = [](std::string& text) {
+    return text.starts_with('-') ? "'" + text + "' is not 0 or more" : std::string();
+  };
+  return option->transform(CLI::AsSizeValue(false))->transform(CLI::Validator(refuse_negative, ""));
+}
+
+}  // namespace braid::tools
