@@ -18,7 +18,9 @@
  * Failure: every request ends by its time limit. A failed ticket no longer reads its source. A
  * quarantined ticket may: the network still holds the source. Memory that was granted to a peer
  * that does not answer is quarantined too: writes that had begun may still land in it. The memory
- * is fenced once the peer answers, is disconnected, or is lost (braid_fabric_wait_lost).
+ * is fenced once the peer answers, is disconnected, or is lost (braid_fabric_wait_lost). Memory
+ * that a peer has mapped, over the provider "local", is fenced once the peer has unmapped it, or
+ * its process has ended: braid_fabric_fence_of says so.
  *
  * Ownership: the caller owns the memory, and keeps it until remove_region has succeeded. Memory of
  * allocate_memory is the engine's. A number (uint64_t) of a peer, region, ticket, ... is never used
@@ -102,7 +104,10 @@ typedef struct braid_fabric_pages {
 
 BRAID_API braid_status braid_fabric_open(const braid_fabric_options* options,
                                          braid_fabric** fabric);
-/* Ends the writes of peers and of this engine; no memory is used afterwards. NULL is allowed. Takes
+/* Ends the writes of peers and of this engine; no memory is used afterwards. One exception: memory
+ * that a peer has mapped over "local". The peer begins no more copies there, but one that it has
+ * begun already, or handed to its GPU, may still land. To use such memory for something else,
+ * revoke its grants first, until they are BRAID_FABRIC_FENCED. NULL is allowed. Close takes
  * up to 100 ms to tell the peers. A request that has had no event gets one, as cancelled; its
  * callback may not call the engine. Close returns after all callbacks have returned. Within a
  * callback, close itself returns first, and these callbacks run after the calling one has
@@ -134,8 +139,9 @@ typedef enum braid_fabric_loss {
   BRAID_FABRIC_TOO_MUCH = 8     /* it asked for more than an engine remembers for a peer */
 } braid_fabric_loss;
 /* Waits for the next peer that is lost; *peer is 0 if none was by the limit. *why is a
- * braid_fabric_loss. All grants to the peer are fenced. Disconnect it; to reach it again,
- * connect anew. */
+ * braid_fabric_loss. All grants to the peer are fenced, but for memory that it has mapped over
+ * "local", which is quarantined meanwhile (braid_fabric_fence_of). Disconnect it; to reach it
+ * again, connect anew. */
 BRAID_API braid_status braid_fabric_wait_lost(braid_fabric* fabric, uint64_t limit_us,
                                               uint64_t* peer, int* why);
 /* Revokes all grants to the peer, after everything that has arrived from it is read (at most 1 s).

@@ -266,6 +266,7 @@ class Engine final : private Worker::Listener {
     uint64_t revoked_below = 0;
     uint64_t next_grant = 0;               // its number of what it is granted next
     std::map<uint64_t, uint64_t> granted;  // by its numbers, until it has confirmed the revocation
+    uint64_t oldest_live = 0;              // no grant with a lower number is live
   };
   struct Region {
     Source source;
@@ -349,6 +350,7 @@ class Engine final : private Worker::Listener {
   void drop_messages(const Peer& peer);
   void handle(Bytes bytes);
   std::optional<uint64_t> sender_of(const Message& message);
+  void forget_arrival(uint64_t peer);
   void handle_hello(const Message& message, const Hello& hello);
   std::optional<uint64_t> peer_of_hello(const Message& message, const Hello& hello);
   template <typename Arrival>
@@ -375,7 +377,7 @@ class Engine final : private Worker::Listener {
   void move_messages(const Peer& peer, size_t rail);
 
   // grants.cpp
-  uint64_t oldest_live_grant(const Peer& peer) const;
+  uint64_t oldest_live_grant(Peer& peer) const;
   void give_up_waiting(uint64_t id, Grant& grant);
   Result<uint32_t> add_granted(size_t rail, const Peer& peer, MutableBytes memory);
   void close_grant(uint64_t id, Grant& grant, bool is_fenced);

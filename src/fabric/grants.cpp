@@ -71,7 +71,7 @@ Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
   }
   if (grant.fence != Fence::kLive) return {};
   grant.fence = Fence::kRevoking;
-  if (const Peer* peer = peers_.find(grant.peer))
+  if (Peer* peer = peers_.find(grant.peer))
     tell(grant.peer, Revoke{grant.number, oldest_live_grant(*peer)});
   return {};
 }
@@ -91,11 +91,12 @@ Status Engine::forget_grant(uint64_t id) {
   return {};
 }
 
-/// The number of the peer's oldest live grant.
-uint64_t Engine::oldest_live_grant(const Peer& peer) const {
-  for (const auto& [number, id] : peer.granted)
-    if (grants_.at(id).fence == Fence::kLive) return number;
-  return peer.next_grant;
+/// The number of the peer's oldest live grant. It only rises, so grants that it has passed are not
+/// looked at again.
+uint64_t Engine::oldest_live_grant(Peer& peer) const {
+  auto oldest = peer.granted.lower_bound(peer.oldest_live);
+  while (oldest != peer.granted.end() && grants_.at(oldest->second).fence != Fence::kLive) ++oldest;
+  return peer.oldest_live = oldest == peer.granted.end() ? peer.next_grant : oldest->first;
 }
 
 /// The peer has not answered in time. If removal does not fence, the region stays. A late write may

@@ -135,6 +135,7 @@ void Engine::handle(Bytes bytes) {
     return;
   }
   Peer& peer = *peers_.find(*id);
+  if (peer.has_arrived && peer.their_session != message.session.from) forget_arrival(*id);
   if (message.version >= 2 && !peer.heard.accept(message.session.sequence)) {
     ++statistics_.replayed;
     return;
@@ -154,7 +155,7 @@ void Engine::handle(Bytes bytes) {
 }
 
 /// The peer whose connection the message names; none: the sender is unknown, or it is an earlier
-/// connection.
+/// connection. A Welcome names our fresh number, so it counts whatever Hello came before it.
 std::optional<uint64_t> Engine::sender_of(const Message& message) {
   std::optional<uint64_t> id;
   if (message.version < 2) {
@@ -169,8 +170,26 @@ std::optional<uint64_t> Engine::sender_of(const Message& message) {
   if (peer->engine != message.from || peer->version != message.version) return std::nullopt;
   const bool is_known = peer->their_session != 0 || peer->version < 2;
   const bool is_welcome = std::holds_alternative<Welcome>(message.body);
-  if (is_known ? peer->their_session != message.session.from : !is_welcome) return std::nullopt;
+  const bool is_fresh = is_welcome && peer->state == PeerState::kConnecting;
+  if (is_known ? peer->their_session != message.session.from && !is_fresh : !is_welcome)
+    return std::nullopt;
   return id;
+}
+
+/// What has arrived was of a connection that the peer has ended already: its Hello came late, or
+/// again. It does not know our number, so the Welcome that names it is of the connection that
+/// lives.
+void Engine::forget_arrival(uint64_t id) {
+  Peer& peer = *peers_.find(id);
+  if (options_.processes != nullptr) options_.processes->forget(id);
+  peer.has_arrived = false;
+  peer.credits = 0;
+  peer.heard = {};
+  for (size_t i = 0; i < peer.routes.size(); ++i) {
+    if (peer.routes[i].peer == peer.messages[i]) continue;
+    worker_.rail(i).disconnect(peer.routes[i].peer);
+    peer.routes[i].peer = peer.messages[i];
+  }
 }
 
 void Engine::handle_hello(const Message& message, const Hello& hello) {

@@ -241,11 +241,7 @@ void Engine::fail_peer(uint64_t id, PeerFailure why) {
   fail_barriers_of(id);
 }
 
-void Engine::stop_writes(Peer& peer) {
-  for (const auto& [grant, target] : peer.targets)
-    worker_.stop_all(targets_.find(target)->target, Failure::kDisconnected);
-  worker_.stop_all(peer.scratch, Failure::kDisconnected);
-}
+void Engine::stop_writes(Peer& peer) { worker_.stop_all(peer.routes, Failure::kDisconnected); }
 
 /// The grants to the peer are fenced once all that has come already is read.
 void Engine::close_doors(uint64_t id) {

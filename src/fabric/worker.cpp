@@ -43,6 +43,7 @@ bool Worker::Rail::has_room(const Route& route) const {
 uint64_t Worker::start(Transfer&& transfer) {
   const uint64_t id = transfers_.add(std::move(transfer));
   Transfer& started = *transfers_.find(id);
+  ++started.target->live;
   if (started.plan.slice_count() > 0)
     enqueue(id, started);
   else
@@ -79,8 +80,16 @@ void Worker::suspect_late(uint64_t id, const Transfer& transfer) {
 }
 
 void Worker::stop_all(const Target& target, Failure why) {
+  if (target.live == 0) return;
   transfers_.for_each([&](uint64_t id, const Transfer& transfer) {
     if (transfer.target == &target) stop(id, why);
+  });
+}
+
+/// The target of a transfer that has ended may be gone.
+void Worker::stop_all(const std::vector<Route>& routes, Failure why) {
+  transfers_.for_each([&](uint64_t id, const Transfer& transfer) {
+    if (!transfer.has_ended && transfer.target->routes == &routes) stop(id, why);
   });
 }
 
@@ -273,6 +282,7 @@ void Worker::end_if_drained(uint64_t id, Transfer& transfer) {
   if (transfer.failure == Failure::kNone && transfer.next_slice < transfer.plan.slice_count())
     return;
   transfer.has_ended = true;
+  --transfer.target->live;
   listener_.transfer_ended(id, transfer);
   if (transfer.is_forgotten) transfers_.erase(id);
 }

@@ -53,6 +53,7 @@ struct Target {
   std::vector<RemoteRange> rails;
   uint64_t size_bytes = 0;
   bool gathers = true;     ///< the peer counts all slices of a write of several
+  uint64_t live = 0;       ///< transfers that have not ended
   uint64_t under_way = 0;  ///< postings that have not completed
   bool is_clean = true;    ///< none has failed
 };
@@ -113,6 +114,8 @@ class Worker {
   /// Posts no more of it. It ends once nothing of it is under way.
   void stop(uint64_t id, Failure why);
   void stop_all(const Target& target, Failure why);
+  /// All to the peer with these routes.
+  void stop_all(const std::vector<Route>& routes, Failure why);
   TicketState state(uint64_t id) const;
   Failure failure(uint64_t id) const;
   bool is_known(uint64_t id) const { return transfers_.find(id) != nullptr; }

@@ -114,5 +114,43 @@ TEST_F(LocalPeersTest, ConnectionsWhoseOwnerHasEndedLeaveNothing) {
   EXPECT_LT(connect(), 5u);
 }
 
+/// Whoever posts keeps to the limit of all postings, but each peer with nothing under way may have
+/// one (Worker::Rail::has_room).
+TEST_F(LocalPeersTest, APeerThatTakesNothingHoldsUpNobodyElse) {
+  const auto stopped = local::open_domain().value();
+  Write write;
+  write.peer = writer_->connect(stopped->address()).value();
+  write.region = from_;
+  write.source = Bytes(source_).first(1);
+  for (uint64_t i = 0; i < writer_->traits().postings_max; ++i)
+    ASSERT_TRUE(writer_->post_write(write)) << i;
+  EXPECT_TRUE(write_to(connect()));
+  EXPECT_EQ(target_, source_);
+}
+
+TEST_F(LocalPeersTest, ManyMayConnectWhileTheOwnerIsNotLooking) {
+  constexpr size_t kWriters = 100;  // more than the strangers that may be silent
+  std::vector<std::unique_ptr<Domain>> writers;
+  for (size_t i = 0; i < kWriters; ++i) {
+    Domain& writer = *writers.emplace_back(local::open_domain().value());
+    Write write;
+    write.peer = writer.connect(owner_->address()).value();
+    write.region = writer.add_region(source_, Access::kLocal).value();
+    write.source = source_;
+    write.target_key = range_.key;
+    ASSERT_TRUE(writer.post_write(write));
+  }
+  size_t good = 0, bad = 0;
+  wait([&] {
+    for (const auto& writer : writers) {
+      Completion completion;
+      if (writer->poll({&completion, 1}) > 0) ++(completion.ok ? good : bad);
+    }
+    return good + bad == kWriters;
+  });
+  EXPECT_EQ(good, kWriters) << bad << " have failed";
+  EXPECT_EQ(target_, source_);
+}
+
 }  // namespace
 }  // namespace braid::fabric

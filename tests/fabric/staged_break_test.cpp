@@ -3,25 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <limits>
 #include <set>
 #include <utility>
 
+#include "fabric/sim/network.h"
 #include "fabric/staged/domain.h"
 #include "fabric/staged_fixture.h"
+#include "simulation/simulation.h"
 
 namespace braid::fabric {
 namespace {
 
 using test::some_bytes;
 
-/// In front of a wire: messages pass, vanish, or fail. Writes always pass.
+/// In front of a wire: messages pass, vanish, fail, or pass and look as if they had failed. Writes
+/// always pass.
 class Censor final : public Domain {
  public:
-  enum class Messages : uint8_t { kPass, kVanish, kFail };
+  enum class Messages : uint8_t { kPass, kVanish, kFail, kPassAsFailed };
   struct Orders {
     Messages messages = Messages::kPass;
-    int written = 0;   ///< writes that have ended
-    int censored = 0;  ///< messages that have not passed
+    int room = std::numeric_limits<int>::max();  ///< for so many messages; then the queue is full
+    int written = 0;                             ///< writes that have ended
+    int censored = 0;                            ///< messages that have not simply passed
     bool doors_are_drained = true;
     std::vector<const std::byte*> rings;  ///< memory that was put behind a door
   };
@@ -52,8 +57,13 @@ class Censor final : public Domain {
     return true;
   }
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override {
-    if (orders_.messages == Messages::kPass)
-      return wire_->post_send(peer, region, message, context);
+    if (orders_.room == 0) return false;
+    if (orders_.messages == Messages::kPass || orders_.messages == Messages::kPassAsFailed) {
+      if (!wire_->post_send(peer, region, message, context)) return false;
+      --orders_.room;
+      if (orders_.messages == Messages::kPassAsFailed) unacknowledged_.insert(context);
+      return true;
+    }
     ++orders_.censored;
     const bool ok = orders_.messages == Messages::kVanish;
     censored_.push_back({Event::kPosted, ok, 0, 0, context});
@@ -67,16 +77,23 @@ class Censor final : public Domain {
     for (; count < completions.size() && !censored_.empty(); censored_.pop_front())
       completions[count++] = censored_.front();
     const size_t more = wire_->poll(completions.subspan(count));
-    for (size_t i = count; i < count + more; ++i)
-      if (completions[i].event == Event::kPosted && writes_.erase(completions[i].context) > 0)
-        ++orders_.written;
+    for (Completion& completion : completions.subspan(count, more)) look_at(completion);
     return count + more;
   }
 
  private:
+  void look_at(Completion& completion) {
+    if (completion.event != Event::kPosted) return;
+    if (writes_.erase(completion.context) > 0) ++orders_.written;
+    if (unacknowledged_.erase(completion.context) == 0) return;
+    completion.ok = false;
+    ++orders_.censored;
+  }
+
   std::unique_ptr<Domain> wire_;
   Orders& orders_;
   std::set<uint64_t> writes_;
+  std::set<uint64_t> unacknowledged_;
   std::deque<Completion> censored_;
 };
 
@@ -90,7 +107,7 @@ class StagedBreakTest : public StagedTest {
   void SetUp() override {
     ServerTest::SetUp();
     memories_ = kind_named("simulated_software_host_to_gpu").make();
-    wire_ = kind_named("simulated_software", test::host_wire_kinds()).make();
+    wire_ = make_wire();
     owner_ = open(1, of_owner_);
     target_ = memories_->memory(1, kBytes);
     into_ = owner_->add_region(target_->bytes(), Access::kRemoteWrite).value();
@@ -106,6 +123,9 @@ class StagedBreakTest : public StagedTest {
     StagedTest::TearDown();
   }
 
+  virtual std::unique_ptr<test::Wire> make_wire() {
+    return kind_named("simulated_software", test::host_wire_kinds()).make();
+  }
   std::unique_ptr<Domain> open(int side, Censor::Orders& orders) {
     return staged::stage(std::make_unique<Censor>(wire_->open(side), orders)).value();
   }
@@ -212,6 +232,81 @@ TEST_F(StagedBreakTest, AnAnnouncementWithoutAnAnswerFailsWhenItsConnectionDoes)
   EXPECT_EQ(immediates_[2], 1);
   EXPECT_EQ(immediates_[3], 0);
   EXPECT_EQ(immediates_[4], 1);
+}
+
+/// Takes more segments in a write than a message can announce.
+class WideWire final : public test::Wire {
+ public:
+  WideWire() {
+    for (int side = 0; side < 2; ++side) network_.add_host([] {});
+  }
+  std::unique_ptr<Domain> open(int side) override { return network_.open_domain(side, places_++); }
+  void pass_time() override {
+    if (!simulation_.step(simulation::kForever - 1))
+      simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
+  }
+  uint64_t now_ns() override { return simulation::to_ns(simulation_.now()); }
+
+ private:
+  static sim::NetworkOptions options() {
+    sim::NetworkOptions options;
+    options.segments_max = 100;
+    return options;
+  }
+  simulation::Simulation simulation_{{}};
+  sim::Network network_{simulation_, 1, options()};
+  uint64_t places_ = 0;
+};
+
+class StagedPagesTest : public StagedBreakTest {
+ protected:
+  static constexpr size_t kPages = 80, kPageBytes = 1024;
+
+  std::unique_ptr<test::Wire> make_wire() override { return std::make_unique<WideWire>(); }
+
+  /// Into every other page. With bytes that no page has had; the number is context and immediate.
+  void write_pages(uint32_t number) {
+    std::fill(source_.begin(), source_.end(), std::byte{9});
+    std::vector<Segment> pages;
+    for (size_t page = 0; page < kPages; ++page)
+      pages.push_back({Bytes(source_).subspan(page * kPageBytes, kPageBytes),
+                       range_.base + 2 * page * kPageBytes});
+    Write write;
+    write.peer = peer_;
+    write.region = from_;
+    write.source = pages.front().source;
+    write.target_address = pages.front().target_address;
+    write.further = std::span(pages).subspan(1);
+    write.target_key = range_.key;
+    write.immediate = number;
+    write.context = number;
+    ASSERT_TRUE(wait([&] { return writer_->post_write(write); }));
+  }
+  std::vector<std::byte> expected() const {
+    std::vector<std::byte> bytes = some_bytes(kBytes, 1);
+    for (size_t page = 0; page < kPages; ++page)
+      std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(2 * page * kPageBytes), kPageBytes,
+                  std::byte{9});
+    return bytes;
+  }
+};
+
+/// The owner says its answers again when it does not know whether they have arrived. If the writer
+/// counted them twice, it would write over bytes in the ring that the owner has not copied yet.
+TEST_F(StagedPagesTest, AnAnswerThatComesTwiceCountsOnce) {
+  of_owner_.messages = Messages::kPassAsFailed;
+  of_writer_.room = 1;  // for the announcement of the first pages
+  write_pages(2);
+  ASSERT_TRUE(wait([&] { return of_owner_.censored >= 4; }));
+  of_owner_.messages = Messages::kPass;
+  look_on();
+  EXPECT_EQ(ended_.count(2), 0u) << "the other pages are not even announced";
+  EXPECT_EQ(immediates_[2], 0);
+
+  of_writer_.room = std::numeric_limits<int>::max();
+  ASSERT_TRUE(wait([&] { return ended_.count(2) == 1 && immediates_[2] == 1; }));
+  EXPECT_TRUE(ended_[2]);
+  EXPECT_EQ(target_->get(), expected());
 }
 
 }  // namespace

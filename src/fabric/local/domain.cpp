@@ -45,6 +45,9 @@ LocalDomain::LocalDomain(Socket listener, const std::string& name)
 
 /// Waits for its own copies. Unmaps the peers' memory, and tells the peers so.
 LocalDomain::~LocalDomain() {
+  visitors_.for_each([](uint64_t, Visitor& visitor) {  // they begin no more copies
+    for (const auto& [key, slot] : visitor.slots) withdraw(visitor, key, slot);
+  });
   for (auto& [where, copies] : batches_) where.first->copy(where.second, copies);
   peers_.for_each([](uint32_t, Peer& peer) { peer.is_leaving = true; });
   for (bool is_over = false; !is_over;) {
@@ -103,15 +106,19 @@ RemoteRange LocalDomain::remote_range(uint32_t number) const {
   return {region.lane != nullptr ? kGpuBase : region.pages ? kPagesBase : 0, region.key};
 }
 
+/// The visitor begins no more copies there. Those that it has handed to a GPU still land.
+void LocalDomain::withdraw(Visitor& visitor, uint64_t key, const Visitor::Slot& slot) {
+  visitor.segment->shared().board[slot.place] = 0;
+  visitor.sayings->say(kRemoved, Numbered{key, 1});
+}
+
 void LocalDomain::remove_region(uint32_t number) {
   Region& region = regions_.at(number);
   region_of_key_.erase(region.key);
   region.is_removed = true;
   for (const uint64_t holder : region.holders) {
     Visitor* visitor = visitors_.find(holder);
-    if (visitor == nullptr) continue;
-    visitor->segment->shared().board[visitor->slots.at(region.key).place] = 0;
-    visitor->sayings->say(kRemoved, Numbered{region.key, 1});
+    if (visitor != nullptr) withdraw(*visitor, region.key, visitor->slots.at(region.key));
   }
   release(std::exchange(region.lane, nullptr));
   if (region.holders.empty()) regions_.erase(number);
@@ -157,8 +164,9 @@ Drain LocalDomain::drain(uint32_t number) const {
 
 // ---- Postings ----
 
+/// It takes every write: the domain's user keeps to Traits::postings_max, beyond which each peer
+/// with nothing under way may have one, so that a peer that takes nothing holds up no others.
 bool LocalDomain::post_write(const Write& write) {
-  if (postings_.size() >= kPostingsMax) return false;
   Posting added{write, write.peer, {write.further.begin(), write.further.end()}};
   added.write.further = {};
   const uint64_t posting = postings_.add(std::move(added));
@@ -320,22 +328,28 @@ bool LocalDomain::is_time_to_look() {
   return true;
 }
 
-void LocalDomain::look_at_sockets() {
-  looks_eagerly_ = false;
-  // A well-meaning stranger has said hello already, so silent ones do not keep others out.
-  while (auto stranger = listener_.accept()) {
-    strangers_.push_back(std::move(*stranger));
-    strangers_.back().wakes(waker_);
-    if (strangers_.size() > kStrangersMax) strangers_.erase(strangers_.begin());
-  }
+/// A well-meaning stranger has said hello already, and is no stranger any more. So however many of
+/// them come at once, and however many are silent, these do not keep those out.
+void LocalDomain::look_at_strangers() {
   std::vector<Socket> silent;
-  for (Socket& stranger : strangers_) {
+  const auto hear = [&](Socket stranger) {
     if (std::optional<Packet> hello = stranger.receive())
       welcome(std::move(*hello), std::move(stranger));
     else if (!stranger.is_closed())
       silent.push_back(std::move(stranger));
+    if (silent.size() > kStrangersMax) silent.erase(silent.begin());
+  };
+  for (Socket& stranger : strangers_) hear(std::move(stranger));
+  while (auto stranger = listener_.accept()) {
+    stranger->wakes(waker_);
+    hear(std::move(*stranger));
   }
   strangers_ = std::move(silent);
+}
+
+void LocalDomain::look_at_sockets() {
+  looks_eagerly_ = false;
+  look_at_strangers();
   peers_.for_each([&](uint32_t, Peer& peer) {
     if (!peer.socket) return;
     while (auto packet = peer.socket->receive()) offered(peer, std::move(*packet));

@@ -254,9 +254,11 @@ class LocalDomain final : public Domain {
   void release(const std::shared_ptr<gpu::Lane>& lane);
   void leave_lanes();
   static bool leave(Import& import, const std::shared_ptr<gpu::Lane>& lane);
+  static void withdraw(Visitor& visitor, uint64_t key, const Visitor::Slot& slot);
   void end_posting(uint64_t posting, bool ok);
   void take_copies();
   void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
+  void look_at_strangers();
   void look_at_sockets();
   void look_at_visitors();
   bool is_time_to_look();

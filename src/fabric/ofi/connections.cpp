@@ -135,8 +135,11 @@ std::vector<Connection> Connections::connecting_to(std::span<const std::byte> na
   return found;
 }
 
+/// By a descriptor of its own: the owner may close the other one at any time, and its number may be
+/// another socket's then.
 void shut_down(const Connection& connection) {
-  if (connection.is_open()) shutdown(connection.descriptor, SHUT_RDWR);
+  const File held(fcntl(connection.descriptor, F_DUPFD_CLOEXEC, 0));
+  if (held.is_open() && inode_of(held.get()) == connection.inode) shutdown(held.get(), SHUT_RDWR);
 }
 
 File hold(const Connection& connection) {

@@ -127,12 +127,13 @@ class StagedDomain final : public Domain {
     uint64_t offset_bytes = 0;
     uint64_t size_bytes = 0;
     bool ok = true;
-    size_t awaited = 0;           // its runs that are being copied; later, runs not answered yet
+    size_t awaited = 0;           // its runs that are being copied to our ring
     SpanRing::Span span;          // of our ring
     SpanRing::Span remote_span;   // of the owner's
     uint64_t visit = 0;           // Peer::number, when it was taken
     std::optional<uint32_t> way;  // that it was posted to
-    uint64_t number = 0;          // as it was announced; 0: it was not
+    bool is_announced = false;
+    std::set<uint64_t> unanswered;  // numbers of its runs that were announced
   };
   /// A domain that writes to GPUs of ours.
   struct Visitor {
@@ -293,7 +294,7 @@ class StagedDomain final : public Domain {
   Table<Piece> pieces_;
   std::deque<uint32_t> to_post_;
   uint64_t next_posting_ = 1;
-  uint32_t next_piece_ = 1;
+  uint32_t next_run_ = 1;
   std::unordered_map<uint64_t, Visitor> visitors_;  // by our number
   uint64_t visits_ = 0;                             // ever
   Table<Arrival> arrivals_;

@@ -291,16 +291,16 @@ void StagedDomain::posted(uint32_t index, bool ok) {
     if (may_go) break_session(number);  // the piece may still land: its span stays in use
     return;
   }
-  if (next_piece_ == 0) next_piece_ = 1;  // it has come round, and 0 is not announced
-  piece.number = uint64_t{next_piece_++} << 32 | index;
+  piece.is_announced = true;
   uint64_t at = piece.remote_span.offset_bytes;
   for (const Segment& run : runs_of(posting, piece)) {
-    ++piece.awaited;
+    const uint64_t run_number = uint64_t{next_run_++} << 32 | index;
+    piece.unanswered.insert(run_number);
     tell(peer.line, {.kind = Kind::kPiece,
                      .has_immediate = posting.write.immediate.has_value(),
                      .immediate = posting.write.immediate.value_or(0),
                      .session = peer.session,
-                     .number = piece.number,
+                     .number = run_number,
                      .write = posting.number,
                      .offset_bytes = at,
                      .size_bytes = run.source.size(),
@@ -312,15 +312,16 @@ void StagedDomain::posted(uint32_t index, bool ok) {
   }
 }
 
+/// An owner that does not know whether its answer has arrived says it again, so each run counts
+/// once.
 void StagedDomain::handle_done(const Record& record) {
   const std::optional<uint32_t> peer = peer_of(record.session);
   const uint32_t index = static_cast<uint32_t>(record.number);
   Piece* piece = pieces_.find(index);
-  if (!peer || piece == nullptr || piece->number == 0 || piece->number != record.number ||
-      postings_.at(piece->posting).write.peer != *peer)
-    return;
+  if (!peer || piece == nullptr || postings_.at(piece->posting).write.peer != *peer) return;
+  if (piece->unanswered.erase(record.number) == 0) return;
   piece->ok = piece->ok && record.ok;
-  if (--piece->awaited > 0) return;
+  if (!piece->unanswered.empty()) return;
   peers_.at(*peer).remote_spans.give_back(piece->remote_span.number);
   end_piece(index, piece->ok);
 }
@@ -373,7 +374,7 @@ void StagedDomain::break_session(uint32_t index) {
   });
   std::vector<uint32_t> announced;
   pieces_.for_each([&](uint32_t number, const Piece& piece) {
-    if (piece.number != 0 && postings_.at(piece.posting).write.peer == index)
+    if (piece.is_announced && postings_.at(piece.posting).write.peer == index)
       announced.push_back(number);
   });
   for (const uint32_t piece : announced) end_piece(piece, false);
