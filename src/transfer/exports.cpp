@@ -46,8 +46,11 @@ size_t Exports::usual_open_max() {
 
 Status Exports::add(const std::string& name, const std::string& folder, Rights rights) {
   BRAID_TRY(check_bare_name(name));
-  if (folders_.contains(name) || folders_.size() >= kExportsMax)
-    return Status::error("there is a folder exported as '" + name + "' already, or too many are");
+  if (folders_.contains(name))
+    return Status::error("there is a folder exported as '" + name + "' already");
+  if (folders_.size() >= kExportsMax)
+    return Status::error("there are " + std::to_string(kExportsMax) + " exported folders already",
+                         "An engine exports no more than that");
   Descriptor descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.is_open())
     return Status::error("the folder '" + folder + "' cannot be opened: " + std::strerror(errno));

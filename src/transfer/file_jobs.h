@@ -46,6 +46,8 @@ inline bool is_within_file_limit(uint64_t end_bytes) {
 /// Null: the kernel refuses io_uring here.
 std::unique_ptr<FileJobs> open_ring();
 std::unique_ptr<FileJobs> open_threads();
+/// Their descriptor is `told`, an eventfd of the caller, who may tell others by it too.
+std::unique_ptr<FileJobs> open_threads(int told);
 /// The ring if the kernel allows it, else the threads.
 std::unique_ptr<FileJobs> open_file_jobs();
 

@@ -1,4 +1,6 @@
-// FileJobs by io_uring.
+// FileJobs by io_uring. The kernel ties what it has begun to the thread that submitted it: when
+// that thread exits, its reads and writes end with EFAULT or ECANCELED, though nothing is wrong
+// with them. Threads do the rest of such jobs: whoever drives the ring next may exit as well.
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -43,16 +45,20 @@ class Ring final : public FileJobs {
     post();
   }
 
+  /// Reads the descriptor, which both tell, before it looks at either.
   bool arm() override {
     uint64_t count = 0;
-    (void)!read(told_.get(), &count, sizeof count);
+    if (threads_ == nullptr)
+      (void)!read(told_.get(), &count, sizeof count);
+    else if (!threads_->arm())
+      return false;
     io_uring_cqe* entry = nullptr;
     return io_uring_peek_cqe(&ring_, &entry) != 0;
   }
 
   bool step() override {
-    if (jobs_.size() == 0) return false;
-    bool has_some = false;
+    if (under_way() == 0) return false;
+    bool has_some = threads_ != nullptr && threads_->step();
     io_uring_cqe* entry = nullptr;
     while (io_uring_peek_cqe(&ring_, &entry) == 0) {
       const uint64_t id = io_uring_cqe_get_data64(entry);
@@ -67,7 +73,9 @@ class Ring final : public FileJobs {
   }
 
   int descriptor() const override { return told_.get(); }
-  size_t under_way() const override { return jobs_.size(); }
+  size_t under_way() const override {
+    return jobs_.size() + (threads_ == nullptr ? 0 : threads_->under_way());
+  }
 
  private:
   struct Job {
@@ -107,6 +115,7 @@ class Ring final : public FileJobs {
       job.is_cached_only = job.is_cached_only || is_refused;
       return waiting_.push_front(id);
     }
+    if (result == -EFAULT || result == -ECANCELED) return hand_over(id);
     if (result > 0) job.moved_bytes += static_cast<uint64_t>(result);
     const bool is_whole = job.moved_bytes == job.what.memory.size();
     if (result > 0 && !is_whole) return waiting_.push_front(id);
@@ -115,12 +124,23 @@ class Ring final : public FileJobs {
     ended(result < 0 ? Cause::kFileError : is_whole ? Cause::kNone : Cause::kOutside);
   }
 
+  /// The rest of a job goes to threads. There memory that is not there is an error still.
+  void hand_over(uint64_t id) {
+    Job job = std::move(*jobs_.find(id));
+    jobs_.erase(id);
+    if (threads_ == nullptr) threads_ = open_threads(told_.get());
+    job.what.memory = job.what.memory.subspan(job.moved_bytes);
+    job.what.position += job.moved_bytes;
+    threads_->start(std::move(job.what));
+  }
+
   io_uring ring_{};
   bool is_open_ = false;
   Descriptor told_;
   fabric::SlotMap<Job> jobs_;
   std::deque<uint64_t> waiting_;
-  unsigned under_way_ = 0;  // in the kernel
+  unsigned under_way_ = 0;             // in the kernel
+  std::unique_ptr<FileJobs> threads_;  // made with the first job that is handed over
 };
 
 }  // namespace

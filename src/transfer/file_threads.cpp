@@ -42,7 +42,8 @@ Cause run(const FileJob& job) {
 
 class Threads final : public FileJobs {
  public:
-  Threads() : told_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  Threads() : own_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), told_(own_.get()) {}
+  explicit Threads(int told) : told_(told) {}
   ~Threads() override {
     {
       const std::lock_guard lock(mutex_);
@@ -64,7 +65,7 @@ class Threads final : public FileJobs {
 
   bool arm() override {
     uint64_t count = 0;
-    (void)!read(told_.get(), &count, sizeof count);
+    (void)!read(told_, &count, sizeof count);
     const std::lock_guard lock(mutex_);
     return ended_.empty();
   }
@@ -81,7 +82,7 @@ class Threads final : public FileJobs {
     return !ended.empty();
   }
 
-  int descriptor() const override { return told_.get(); }
+  int descriptor() const override { return told_; }
   size_t under_way() const override { return under_way_; }
 
  private:
@@ -106,7 +107,7 @@ class Threads final : public FileJobs {
 
   void tell() {
     const uint64_t one = 1;
-    (void)!write(told_.get(), &one, sizeof one);
+    (void)!write(told_, &one, sizeof one);
   }
 
   void work() {
@@ -124,7 +125,8 @@ class Threads final : public FileJobs {
     }
   }
 
-  Descriptor told_;
+  Descriptor own_;
+  int told_;
   size_t under_way_ = 0;
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
@@ -137,5 +139,6 @@ class Threads final : public FileJobs {
 }  // namespace
 
 std::unique_ptr<FileJobs> open_threads() { return std::make_unique<Threads>(); }
+std::unique_ptr<FileJobs> open_threads(int told) { return std::make_unique<Threads>(told); }
 
 }  // namespace braid::transfer

@@ -41,7 +41,9 @@ void Rail::post(uint64_t id, const Piece& piece) {
   start(id, *link, piece);
 }
 
+/// Of several pieces, an earlier one may have closed the link: nothing would end those behind it.
 void Rail::start(uint64_t id, Link& link, const Piece& piece) {
+  if (link.is_closed) return ended(piece.id, Cause::kPathFailed);
   if (!regions_.contains(piece.buffer)) return ended(piece.id, Cause::kLocalMemory);
   if (piece.operation == Operation::kWrite && piece.file != 0)
     start_file_write(id, link, piece);
@@ -88,7 +90,7 @@ void Rail::post_writes(uint64_t id, Link& link) {
     const size_t first = next;
     const auto* granted = find_granted(link, pieces[first]);
     if (granted == nullptr) {  // it was taken back meanwhile
-      start_write(id, link, pieces[next++]);
+      start(id, link, pieces[next++]);
       continue;
     }
     const uint64_t base = granted->first;
@@ -104,7 +106,7 @@ void Rail::post_writes(uint64_t id, Link& link) {
     const Result<uint64_t> ticket = this->write(write, std::nullopt);
     if (!ticket.ok()) {  // the owner has taken it back: it is asked again, and says why
       link.granted.erase(base);
-      for (size_t i = first; i < next; ++i) start_write(id, link, pieces[i]);
+      for (size_t i = first; i < next; ++i) start(id, link, pieces[i]);
       continue;
     }
     const uint64_t request =

@@ -301,6 +301,7 @@ class Scheduler {
   uint64_t turn_bytes() const;
   Posting open(uint64_t slice, const WayView& way, uint64_t now_ns);
   void close(uint64_t posting);
+  void leave_late(Path& path, const Open& open);
   void leave_front(Path& path);
   void measure(const Open& open, uint64_t now_ns);
   void posting_ended(uint64_t posting, Open& open, Ending how, uint64_t now_ns);

@@ -181,6 +181,7 @@ void Scheduler::reissue(uint64_t id) {
   vacate(open);
   open.is_late = true;
   Path& path = paths_[open.path];
+  open.late_index = path.late.size();
   path.late.push_back(id);
   leave_front(path);
   slices_.find(open.slice)->failed_path = open.path;
@@ -280,7 +281,7 @@ void Scheduler::lose_probe(Path& path) {
 void Scheduler::begin_probe(uint32_t index, uint64_t now_ns) {
   Path& path = paths_[index];
   forget_probe(path);
-  path.probe = postings_.add({0, index, options_.probe_bytes, now_ns, 0, 0, {}, false});
+  path.probe = postings_.add({0, index, options_.probe_bytes, now_ns, 0, 0, {}, false, 0});
   path.is_measuring = path.is_usable();
   if (!path.is_measuring)
     change(index, now_ns, [&](Health& health) {

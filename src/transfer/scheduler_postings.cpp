@@ -191,7 +191,7 @@ Posting Scheduler::open(uint64_t id, const WayView& way, uint64_t now_ns) {
   Request& request = *requests_.find(slice.request);
   Path& path = paths_[way.path];
   const uint64_t posting = postings_.add({id, way.path, slice.span.size_bytes, now_ns, way.eta_ns,
-                                          request.open.size(), request.spec.urgency, false});
+                                          request.open.size(), request.spec.urgency, false, 0});
   request.open.push_back(posting);
   ++slice.open_count;
   if (slice.failed_path) ++request.reissued;
@@ -222,6 +222,13 @@ void Scheduler::vacate(const Open& open) {
   });
 }
 
+// The last one takes its place: a path that stood still for long may have very many.
+void Scheduler::leave_late(Path& path, const Open& open) {
+  postings_.find(path.late.back())->late_index = open.late_index;
+  path.late[open.late_index] = path.late.back();
+  path.late.pop_back();
+}
+
 // Removes a posting that has ended: nothing of it will land any more.
 void Scheduler::close(uint64_t posting) {
   const Open open = *postings_.find(posting);
@@ -231,11 +238,11 @@ void Scheduler::close(uint64_t posting) {
   postings_.find(request.open.back())->index = open.index;
   request.open[open.index] = request.open.back();
   request.open.pop_back();
-  postings_.erase(posting);
   if (open.is_late)
-    path.late.erase(std::find(path.late.begin(), path.late.end(), posting));
+    leave_late(path, open);
   else
     vacate(open);
+  postings_.erase(posting);
   leave_front(path);
   --slice.open_count;
   if (slice.open_count == 0 && (slice.is_delivered || request.is_stopped))

@@ -66,7 +66,7 @@ struct Scheduler::Path {
   bool is_retired = false;
   std::deque<uint64_t> open;   // postings in order; ended and late ones are removed at the front
   uint32_t open_count = 0;     // that are not late
-  std::vector<uint64_t> late;  // postings that are late
+  std::vector<uint64_t> late;  // postings that are late, in any order
   uint64_t probe = 0;          // the posting of the probe that is out
   uint64_t lost_probe = 0;     // the latest that was counted as lost and may still be answered
   bool is_measuring = false;   // by that probe
@@ -111,7 +111,8 @@ struct Scheduler::Open {
   double eta_ns = 0;
   size_t index = 0;  // in Request::open
   Urgency urgency = Urgency::kBulk;
-  bool is_late = false;  // its slice was posted again on another path
+  bool is_late = false;   // its slice was posted again on another path
+  size_t late_index = 0;  // in Path::late
 };
 
 struct Scheduler::Request {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <thread>
@@ -23,6 +24,11 @@
 
 namespace braid::transfer {
 namespace {
+
+/// Whoever listens there.
+Name anyone_at(const HostAndPort& at) {
+  return parse_name("braid://" + at.host + ":" + std::to_string(at.port)).value();
+}
 
 /// An owner of version 1 closes the connection of whoever asks in a newer one.
 TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
@@ -51,8 +57,7 @@ TEST(TransferDirectory, AnOwnerOfAnOlderVersionIsAskedInThat) {
                 static_cast<ssize_t>(bytes.size()));
     }
   });
-  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
-  name.incarnation = {};
+  const Name name = anyone_at({"127.0.0.1", port});
   const auto found = resolve(name, "", none, end_ns);
   owner.join();
   ASSERT_TRUE(found.ok()) << found.status().message();
@@ -172,8 +177,7 @@ TEST(TransferDirectory, AnOwnerWhoseVersionsAreAllNewerIsACauseOfItsOwn) {
     const auto bytes = frame(encode(some_answer(), none, kVersion + 1));
     EXPECT_GT(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
   });
-  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
-  name.incarnation = {};
+  const Name name = anyone_at({"127.0.0.1", port});
   const auto found = resolve(name, "", none, monotonic_ns() + 20'000'000'000);
   owner.join();
   ASSERT_FALSE(found.ok());
@@ -227,8 +231,7 @@ TEST(TransferDirectory, AStrangersQuestionMakesAnEngineLookAtNothing) {
 TEST(TransferDirectory, AnOwnerThatSaysNothingIsADeadline) {
   uint16_t port = 0;
   const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
-  Name name = parse_name(write_name({"127.0.0.1", port}, {})).value();
-  name.incarnation = {};
+  const Name name = anyone_at({"127.0.0.1", port});
   const auto found = resolve(name, "", {}, monotonic_ns() + 50'000'000);
   EXPECT_EQ(cause_of(found.status()), Cause::kDeadline) << found.status().message();
 }
@@ -308,8 +311,7 @@ TEST(TransferDirectory, StrangersHoldNobodyUp) {
   strangers.push_back(say(std::vector<std::byte>(4, std::byte{0xff})));  // 4 GiB
   strangers.push_back(say(frame(std::vector<std::byte>(100))));          // no question
   strangers.push_back(say(frame(std::vector<std::byte>(1000))));         // too long
-  Name name = parse_name(write_name(at, {})).value();
-  name.incarnation = {};
+  Name name = anyone_at(at);
   const auto answer = resolve(name, "", none, end_ns);
   EXPECT_TRUE(answer.ok()) << answer.status().message();
   name.incarnation = {9, 9};
@@ -324,6 +326,73 @@ TEST(TransferDirectory, StrangersHoldNobodyUp) {
   engine.end();
   EXPECT_EQ(engine.statistics().answered, 2u);
   EXPECT_EQ(engine.statistics().refused, 5u);
+}
+
+/// Those beyond the limit wait as long as others say nothing.
+TEST(TransferDirectory, WhoAsksBesideManySilentConnectionsWaitsForOneToEnd) {
+  Answering engine({});
+  const uint64_t end_ns = monotonic_ns() + 20'000'000'000;
+  std::vector<Descriptor> silent;
+  for (size_t i = 0; i < DirectoryServer::kConnectionsMax; ++i)
+    silent.push_back(connect_to(engine.at(), end_ns).value());
+  std::thread some_end([&] {
+    usleep(300'000);
+    silent.resize(silent.size() / 2);
+  });
+  const auto answer = resolve(anyone_at(engine.at()), "", {}, monotonic_ns() + 10'000'000'000);
+  some_end.join();
+  EXPECT_TRUE(answer.ok()) << answer.status().message();
+}
+
+TEST(TransferDirectory, OnlyProofCountsAsTheEndOfAnEngine) {
+  uint16_t port = 0;
+  Descriptor silent = listen_at({"127.0.0.1", 0}, port).value();
+  const auto has_ended_at = [&](const HostAndPort& at, const Incarnation& who) {
+    Name name = anyone_at(at);
+    name.incarnation = who;
+    return has_ended(name, secret_of(1), monotonic_ns() + 500'000'000);
+  };
+  const Incarnation self = some_answer().description.incarnation;
+  EXPECT_FALSE(has_ended_at({"127.0.0.1", port}, self)) << "it is stopped, for example";
+  EXPECT_FALSE(has_ended_at({"no.such.host.invalid", 1}, self)) << "its name is not known now";
+  std::thread closing([&] {  // its connections are reset, or end without an answer
+    pollfd awaited{silent.get(), POLLIN, 0};
+    while (poll(&awaited, 1, 500) == 1) close(accept(silent.get(), nullptr, nullptr));
+  });
+  EXPECT_FALSE(has_ended_at({"127.0.0.1", port}, self));
+  closing.join();
+  silent = Descriptor();
+  EXPECT_TRUE(has_ended_at({"127.0.0.1", port}, self)) << "nobody listens";
+  const Answering engine(secret_of(1)), stranger(secret_of(2));
+  EXPECT_FALSE(has_ended_at(engine.at(), self));
+  EXPECT_TRUE(has_ended_at(engine.at(), {7, 7})) << "another engine listens";
+  EXPECT_FALSE(has_ended_at(stranger.at(), self)) << "it has another secret";
+}
+
+/// Such as a server of SSH, which speaks first.
+TEST(TransferDirectory, WhatIsNoEngineIsSaidToBeNone) {
+  uint16_t port = 0;
+  const Descriptor listener = listen_at({"127.0.0.1", 0}, port).value();
+  std::atomic<bool> is_over = false;
+  std::thread other([&] {
+    pollfd awaited{listener.get(), POLLIN, 0};
+    while (!is_over) {
+      if (poll(&awaited, 1, 10) != 1) continue;
+      const Descriptor socket(accept(listener.get(), nullptr, nullptr));
+      (void)send(socket.get(), "SSH-2.0-x\r\n", 11, MSG_NOSIGNAL);
+      std::array<std::byte, 512> question;
+      (void)recv(socket.get(), question.data(), question.size(), 0);
+    }
+  });
+  const auto found =
+      resolve(anyone_at({"127.0.0.1", port}), "", {}, monotonic_after_ns(20'000'000));
+  is_over = true;
+  other.join();
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(cause_of(found.status()), Cause::kNoSegment);
+  EXPECT_NE(found.status().message().find("no engine of braid"), std::string::npos)
+      << found.status().message();
+  EXPECT_NE(found.status().message().find(std::to_string(port)), std::string::npos);
 }
 
 }  // namespace

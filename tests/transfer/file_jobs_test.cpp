@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "transfer/pattern.h"
@@ -146,6 +147,44 @@ TEST_P(FileJobsTest, AJobForWhichNoThreadStartsEndsWithACauseAndLaterOnesGoOn) {
   EXPECT_EQ(without, GetParam() ? Cause::kNone : Cause::kTooMuch);
   EXPECT_EQ(after, Cause::kNone);
   EXPECT_EQ(with_one, Cause::kNone);
+}
+
+/// Any thread of the program may submit requests. What the kernel has begun for one that exits ends
+/// with an error that says nothing of the file.
+TEST_P(FileJobsTest, JobsOfAThreadThatExitsEndAsThoseOfOthers) {
+  constexpr size_t kJobs = 200, kJobBytes = 256 << 10;
+  std::vector<std::byte> bytes(kJobs * kJobBytes);
+  test::fill(bytes, 8);
+  ASSERT_EQ(pwrite(file_->cached.get(), bytes.data(), bytes.size(), 0),
+            static_cast<ssize_t>(bytes.size()));
+  // Reads have to wait for the disk: they are none that the cache answers at once.
+  ASSERT_EQ(fsync(file_->cached.get()), 0);
+  posix_fadvise(file_->cached.get(), 0, 0, POSIX_FADV_DONTNEED);
+  std::vector<std::byte> read(bytes.size());
+  std::vector<Cause> causes(kJobs, Cause::kPathFailed);
+  std::thread([&] {
+    for (size_t i = 0; i < kJobs; ++i)  // unaligned: through the cache
+      start(false, MutableBytes(read).subspan(i * kJobBytes + 1, kJobBytes - 1), i * kJobBytes + 1,
+            causes[i]);
+  }).join();
+  wait();
+  EXPECT_EQ(causes, std::vector(kJobs, Cause::kNone));
+  for (size_t i = 0; i < kJobs; ++i) read[i * kJobBytes] = bytes[i * kJobBytes];
+  EXPECT_EQ(test::wrong_at(read, 8), std::nullopt);
+}
+
+/// Memory that is not there is an error of its job, whoever does it.
+TEST_P(FileJobsTest, MemoryThatIsNotThereIsAnError) {
+  const std::vector<std::byte> bytes(5000);
+  ASSERT_EQ(pwrite(file_->cached.get(), bytes.data(), bytes.size(), 0), 5000);
+  Cause cause = Cause::kNone, next = Cause::kPathFailed;
+  std::vector<std::byte> good(5000);
+  start(false, {reinterpret_cast<std::byte*>(4096), 4097}, 1, cause);
+  wait();
+  start(false, good, 0, next);
+  wait();
+  EXPECT_EQ(cause, Cause::kFileError);
+  EXPECT_EQ(next, Cause::kNone);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FileJobsTest, testing::Bool(), [](const auto& is_ring) {

@@ -1,5 +1,6 @@
 // What becomes of slices that are late or fail, of paths that stand still, and of probes.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <functional>
 #include <optional>
@@ -91,6 +92,58 @@ TEST(Scheduler, ASliceThatWasDeliveredFailsNoRequestHoweverLateItsOtherPostingIs
     ++ends;
   }
   EXPECT_GE(ends, 1u);
+  EXPECT_EQ(rails.scheduler.request_count(), 0u);
+}
+
+/// Of this thread: whatever else runs on this host does not count.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// How long a fence takes that ends so many late postings of cancelled requests.
+double seconds_of_fence(uint64_t count) {
+  Rails rails(1);
+  for (uint64_t id = 1; id <= count; ++id) rails.add(id, 1);
+  EXPECT_EQ(rails.post(0).size(), count);
+  rails.scheduler.path_failed(0, 0);
+  for (uint64_t id = 1; id <= count; ++id) rails.scheduler.cancel(id, 0);
+  EXPECT_EQ(rails.events<RequestEnded>().size(), 0u) << "they may still land";
+  const double begun_s = cpu_seconds();
+  rails.scheduler.fenced(0, 0);
+  const double took_s = cpu_seconds() - begun_s;
+  size_t cancelled = 0;
+  for (const RequestEnded& ended : rails.events<RequestEnded>())
+    cancelled += ended.outcome == Outcome::kCancelled ? 1 : 0;
+  EXPECT_EQ(cancelled, count);
+  EXPECT_EQ(rails.scheduler.open_postings(), 0u);
+  EXPECT_EQ(rails.scheduler.request_count(), 0u);
+  return took_s;
+}
+
+// An engine that stood still for seconds meanwhile would be given up by its peers.
+TEST(Scheduler, AFenceTakesTimeInProportionToWhatIsLate) {
+  const double few_s = seconds_of_fence(20'000), many_s = seconds_of_fence(200'000);
+  EXPECT_LE(many_s, 30 * few_s);  // 10 times as many; 100 times the time, if each looked at all
+}
+
+// They end in an order of their own, and the fence ends those that are left.
+TEST(Scheduler, LatePostingsEndInAnyOrder) {
+  constexpr uint64_t kCount = 100;
+  Rails rails(1);
+  for (uint64_t id = 1; id <= kCount; ++id) rails.add(id, 1);
+  const std::vector<Posting> all = rails.post(0);
+  ASSERT_EQ(all.size(), kCount);
+  rails.scheduler.path_failed(0, 0);
+  for (uint64_t id = 1; id <= kCount; ++id) rails.scheduler.cancel(id, 0);
+  for (size_t i = 0; i < kCount; i += 3)
+    rails.scheduler.ended(all[(i * 7) % kCount].id, Ending::kDone, 0);
+  const size_t by_themselves = rails.events<RequestEnded>().size();
+  EXPECT_EQ(by_themselves, (kCount + 2) / 3);
+  rails.scheduler.fenced(0, 0);
+  EXPECT_EQ(rails.events<RequestEnded>().size() + by_themselves, kCount);
+  EXPECT_EQ(rails.scheduler.open_postings(), 0u);
   EXPECT_EQ(rails.scheduler.request_count(), 0u);
 }
 

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/clock.h"
+#include "transfer/directory/server.h"
 #include "transfer/owner.h"
 #include "transfer/store_server.h"
 
@@ -104,6 +106,17 @@ TEST_P(TransferStore, ANameLeadsToItsEngineAndAKilledOnesIsTakenOver) {
   EXPECT_EQ(Transfer::cause_of(unknown.status()), Cause::kNoStore);
   ASSERT_TRUE(server_.start());  // empty: the engine puts its name there again
   (void)open(engine, "prefill-0");
+}
+
+/// Its engine lives, and answers nobody now: all its connections are strangers'.
+TEST_P(TransferStore, ALiveEngineBesideManySilentConnectionsKeepsItsName) {
+  const auto first = owner("prefill-0");
+  ASSERT_EQ(first->addresses.size(), 4u) << first->name;
+  const HostAndPort at = parse_name(first->name).value().at;
+  std::vector<Descriptor> silent;
+  for (size_t i = 0; i < DirectoryServer::kConnectionsMax; ++i)
+    silent.push_back(connect_to(at, monotonic_ns() + 10'000'000'000).value());
+  EXPECT_EQ(owner("prefill-0")->name, "error");
 }
 
 TEST_P(TransferStore, AnEngineOfAnotherSecretKeepsItsName) {

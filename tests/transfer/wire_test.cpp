@@ -52,6 +52,9 @@ TEST(TransferNamesParsed, OnlyWhatIsWhole) {
   for (const char* text : {"", "a b", ".x", "braid://", "braid://x", "braid://:1", "braid://x:",
                            "braid://x:0", "braid://x:70000", "braid://x:1/12", "braid://x:1x"})
     EXPECT_FALSE(parse_name(text).ok()) << text;
+  // Within the program zeros mean any engine: who names one never means that.
+  const auto nobody = parse_name("braid://x:1/" + std::string(32, '0'));
+  EXPECT_NE(nobody.status().message().find("incarnation"), std::string::npos);
 }
 
 std::vector<RailMessage> all_messages() {

@@ -57,6 +57,9 @@ Result<Name> parse_name(std::string_view text) {
   const std::string_view digits = text.substr(std::min(slash + 1, text.size()));
   if (digits.empty()) return name;
   BRAID_LET(incarnation, incarnation_of_hex(digits));
+  if (incarnation == Incarnation{})
+    return Status::error("'" + name.text + "' has an incarnation of zeros, which no engine has",
+                         "Leave it out to name whoever listens there");
   name.incarnation = incarnation;
   return name;
 }

@@ -61,7 +61,23 @@ uint16_t next_version(uint16_t version, const Result<Answer>& answer) {
   return answer.value().cause == Cause::kOtherVersion && theirs < version ? theirs : 0;
 }
 
+/// Asks in one version after the other, until they know one there.
+Result<Answer> ask_engine(const Name& at, const fabric::Secret& secret, uint64_t end_ns) {
+  for (uint16_t version = kVersion;;) {
+    BRAID_LET(socket, connect_to_engine(at, end_ns));
+    Result<Answer> answer = ask_in(version, at, socket, secret, end_ns);
+    version = next_version(version, answer);
+    if (version < kVersionOldest || monotonic_ns() >= end_ns) return answer;
+  }
+}
+
 }  // namespace
+
+bool has_ended(const Name& engine, const fabric::Secret& secret, uint64_t end_ns) {
+  if (is_refused(engine.at, end_ns)) return true;
+  const Result<Answer> answer = ask_engine(engine, secret, end_ns);
+  return answer.ok() && answer.value().cause == Cause::kNoSegment;
+}
 
 Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns) {
   if (!name.is_bare()) return connect_to(name.at, end_ns);
@@ -87,18 +103,7 @@ Result<Description> resolve(const Name& name, const std::string& store,
   };
   const Result<Name> found = find_engine(name, store, end_ns);
   if (!found.ok()) return because(found.status());
-  const Name& at = found.value();
-  Result<Descriptor> socket = connect_to_engine(at, end_ns);
-  if (!socket.ok()) return because(socket.status());
-  uint16_t version = kVersion;
-  Result<Answer> answer = ask_in(version, at, socket.value(), secret, end_ns);
-  for (version = next_version(version, answer);
-       version >= kVersionOldest && monotonic_ns() < end_ns;
-       version = next_version(version, answer)) {
-    socket = connect_to_engine(at, end_ns);
-    if (!socket.ok()) return because(socket.status());
-    answer = ask_in(version, at, socket.value(), secret, end_ns);
-  }
+  Result<Answer> answer = ask_engine(found.value(), secret, end_ns);
   if (!answer.ok()) return because(answer.status());
   if (const Status wrong = check(answer.value()); !wrong.ok()) return because(wrong);
   return std::move(answer).value().description;

@@ -19,6 +19,10 @@ Result<Description> resolve(const Name& name, const std::string& store,
 
 /// Where an engine of this name listens: the name itself, or the store's record of it.
 Result<Name> find_engine(const Name& name, const std::string& store, uint64_t end_ns);
+/// Whether it is certain that this engine has ended: nobody listens at its address, or another
+/// engine does. Whoever is silent, closes or resets connections, or cannot be reached may live.
+/// Blocks until the limit at most.
+bool has_ended(const Name& engine, const fabric::Secret& secret, uint64_t end_ns);
 Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns);
 
 }  // namespace braid::transfer

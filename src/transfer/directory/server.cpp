@@ -82,26 +82,37 @@ void DirectoryServer::listen(bool is_open) const {
     if (each->is_open()) watch(each->get(), is_open ? uint32_t{EPOLLIN} : uint32_t{0}, false);
 }
 
+/// Otherwise epoll would report the waiting connection again and again.
+void DirectoryServer::pause(uint64_t now_ns) {
+  paused_until_ns_ = now_ns + kPauseNs;
+  listen(false);
+}
+
+void DirectoryServer::resume() {
+  paused_until_ns_ = 0;
+  listen(true);
+}
+
 bool DirectoryServer::step(uint64_t now_ns) {
-  if (paused_until_ns_ != 0 && now_ns >= paused_until_ns_) {
-    paused_until_ns_ = 0;
-    listen(true);
-  }
+  if (paused_until_ns_ != 0 && now_ns >= paused_until_ns_) resume();
   std::array<epoll_event, 32> ready{};
   const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  size_t ended = 0;
   for (int i = 0; i < count; ++i) {
     const int descriptor = ready[static_cast<size_t>(i)].data.fd;
     if (descriptor == tcp_.get()) accept_from(tcp_, now_ns);
     if (descriptor == unix_.get()) accept_from(unix_, now_ns);
     const auto connection = connections_.find(descriptor);
-    if (connection != connections_.end() && !advance(connection->second))
-      connections_.erase(connection);
+    if (connection == connections_.end() || advance(connection->second)) continue;
+    connections_.erase(connection);
+    ++ended;
   }
-  std::erase_if(connections_, [&](const auto& each) {
+  ended += std::erase_if(connections_, [&](const auto& each) {
     const bool is_late = now_ns >= each.second.end_ns;
     statistics_.refused += is_late;
     return is_late;
   });
+  if (paused_until_ns_ != 0 && ended > 0) resume();
   return count > 0;
 }
 
@@ -115,20 +126,15 @@ uint64_t DirectoryServer::next_deadline_ns() const {
 
 void DirectoryServer::accept_from(const Descriptor& listener, uint64_t now_ns) {
   for (;;) {
+    // Whoever came next would take "closed" for an engine that is lost: it waits instead.
+    if (connections_.size() >= kConnectionsMax) return pause(now_ns);
     const int accepted = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (accepted < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (accepted < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-    if (accepted < 0) {  // otherwise epoll would report the waiting connection again and again
-      paused_until_ns_ = now_ns + kPauseNs;
-      return listen(false);
-    }
+    if (accepted < 0) return pause(now_ns);
     Connection connection;
     connection.socket = Descriptor(accepted);
     connection.end_ns = now_ns + kHalfOpenNs;
-    if (connections_.size() >= kConnectionsMax) {
-      ++statistics_.refused;
-      continue;
-    }
     watch(accepted, EPOLLIN, true);
     connections_[accepted] = std::move(connection);
   }

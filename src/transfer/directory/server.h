@@ -17,14 +17,16 @@ namespace braid::transfer {
 
 struct DirectoryStatistics {
   uint64_t answered = 0;
-  uint64_t refused = 0;  ///< malformed, without the secret, too late, or beyond the limit
+  uint64_t refused = 0;  ///< malformed, without the secret, or too late
 };
 
 class DirectoryServer {
  public:
   static constexpr uint64_t kHalfOpenNs = 5'000'000'000;
+  /// Further ones wait unaccepted until one of these has ended.
   static constexpr size_t kConnectionsMax = 256;
-  /// How long it waits before it accepts again if this process may open no more descriptors.
+  /// How long it waits before it accepts again if this process may open no more descriptors, or the
+  /// limit of connections is reached, unless a connection ends before.
   static constexpr uint64_t kPauseNs = 100'000'000;
   static constexpr size_t kQuestionBytesMax = 256;
 
@@ -62,6 +64,8 @@ class DirectoryServer {
   void watch(int descriptor, uint32_t events, bool is_new) const;
   void accept_from(const Descriptor& listener, uint64_t now_ns);
   void listen(bool is_open) const;
+  void pause(uint64_t now_ns);
+  void resume();
   bool advance(Connection& connection);
   bool read_question(Connection& connection);
   std::vector<std::byte> answer_to(Bytes asked);

@@ -24,11 +24,26 @@ namespace {
 
 constexpr int kBacklog = 128;
 
+/// kNone: it says nothing of a peer, as an address that another process listens at.
 Cause cause_of_errno() {
-  if (errno == ECONNREFUSED || errno == ENOENT) return Cause::kNoSegment;
-  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-    return Cause::kTooMuch;
-  return Cause::kPeerLost;
+  switch (errno) {
+    case ECONNREFUSED:
+    case ENOENT: return Cause::kNoSegment;
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM: return Cause::kTooMuch;
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case ENETRESET: return Cause::kPeerLost;
+    default: return Cause::kNone;
+  }
 }
 
 Status system_error(const std::string& what) {
@@ -184,6 +199,11 @@ Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
   return last;
 }
 
+/// A name that cannot be looked up has the same cause as a refusal.
+bool is_refused(const HostAndPort& at, uint64_t end_ns) {
+  return look_up(at, false).ok() && cause_of(connect_to(at, end_ns).status()) == Cause::kNoSegment;
+}
+
 /// If the listener's queue is full, it tries again after a pause: nothing tells when there is room.
 Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns) {
   constexpr unsigned kPauseUs = 1000;
@@ -217,8 +237,8 @@ Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, siz
   BRAID_TRY(receive_all(socket.get(), length, end_ns));
   const size_t size_bytes = read_length(length);
   if (size_bytes > bytes_max)
-    return Status::error("the peer announces an answer of " + std::to_string(size_bytes) +
-                         " bytes, and the limit is " + std::to_string(bytes_max));
+    return failure(Cause::kNoSegment, "what listens there is no engine of braid",
+                   "Another program has the port: look at the name again");
   std::vector<std::byte> answer(size_bytes);
   BRAID_TRY(receive_all(socket.get(), answer, end_ns));
   return answer;

@@ -29,6 +29,9 @@ Result<bool> is_listened_at(const std::string& path);
 /// library looks it up, for as long as its resolver takes.
 Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns);
 Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns);
+/// Whether that host says that nobody listens there. False, too, if it says nothing or is not
+/// known.
+bool is_refused(const HostAndPort& at, uint64_t end_ns);
 /// Sends a frame, and waits for one of at most `bytes_max`.
 Result<std::vector<std::byte>> ask(const Descriptor& socket, Bytes question, size_t bytes_max,
                                    uint64_t end_ns);

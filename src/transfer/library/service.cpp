@@ -134,11 +134,9 @@ Status Service::take_name(const std::string& name) {
   BRAID_LET(store, open_store(store_));
   const auto is_alive = [this](const std::string& value) {
     const Result<Name> other = parse_name(value);
-    if (!other.ok()) return false;
-    const auto answer = resolve(other.value(), {}, secret_, monotonic_after_ns(1'000'000));
-    // An engine that is stopped, or has another secret or version, lives.
-    const Cause wrong = cause_of(answer.status());
-    return answer.ok() || (wrong != Cause::kNoSegment && wrong != Cause::kPeerLost);
+    if (!other.ok() || other.value().is_bare()) return false;  // no engine has written it
+    // An engine that is stopped, beset by strangers or out of reach lives while its record lasts.
+    return !has_ended(other.value(), secret_, monotonic_after_ns(1'000'000));
   };
   BRAID_LET(lease, Lease::take(std::move(store), name, this->name(), is_alive));
   lease_ = std::move(lease);
