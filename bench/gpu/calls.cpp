@@ -68,6 +68,16 @@ struct Gpu {
   void wait(CUdeviceptr word) const {
     MUST(cuStreamWaitValue32(stream, word, 0, CU_STREAM_WAIT_VALUE_GEQ));
   }
+  void wait_and_write(CUdeviceptr word) const {
+    CUstreamBatchMemOpParams steps[2]{};
+    steps[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    steps[0].waitValue.address = word;
+    steps[0].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    steps[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    steps[1].writeValue.address = word + 8;
+    steps[1].writeValue.value = 1;
+    MUST(cuStreamBatchMemOp(stream, 2, steps, 0));
+  }
 };
 
 void print(const char* when, std::vector<double>& values) {
@@ -87,6 +97,7 @@ class Calls {
   void measure_all() {
     measure("cuStreamWriteValue32", [&] { target_.write(word_); });
     measure("cuStreamWaitValue32", [&] { target_.wait(word_); });
+    measure("cuStreamBatchMemOp, both", [&] { target_.wait_and_write(word_); });
     measure("cuLaunchKernel", [&] { target_.launch(); });
     measure("cuLaunchKernelEx, priority", [&] { target_.launch_with_priority(); });
     measure("cuMemcpyHtoDAsync, 16 MiB",
@@ -108,7 +119,7 @@ class Calls {
     relay_.launch();
     relay_.write(word_ + 4);
     target_.use();
-    target_.wait(word_ + 4);
+    target_.wait_and_write(word_ + 4);
   }
 
   void measure(const char* name, const std::function<void()>& call) {

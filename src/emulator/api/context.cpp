@@ -173,9 +173,12 @@ CUresult attach(Call& call, CUcontext* out, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+// A primary context, which is retained instead, takes no notice (docs/measurements,
+// 2026-11-27-4xH100).
 CUresult detach(Call& call, CUcontext handle) {
   BRAID_LET(context, current_context(call));
-  if (context->handle != handle || context->uses == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->handle != handle) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->uses == 0) return CUDA_SUCCESS;
   return --context->uses == 0 ? destroy_context(call, handle) : CUDA_SUCCESS;
 }
 
