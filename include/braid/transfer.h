@@ -4,9 +4,8 @@
 //
 //   braid::Transfer transfer = braid::Transfer::open({}).value();
 //   auto buffer = transfer.register_memory(data, size, {});
-//   auto segment = transfer.open_segment("braid://10.0.0.7:4750", limit);
-//   const auto read = braid::Transfer::Operation::kRead;
-//   auto batch = transfer.submit({{segment.value(), read, data, there, size}});
+//   auto there = transfer.open_segment("braid://10.0.0.7:4750", limit).value();
+//   auto batch = transfer.submit({{there, braid::Transfer::Operation::kRead, to, from, size}});
 //   auto ended = transfer.wait(batch.value(), limit);
 //   for (const auto& outcome : transfer.outcomes(batch.value()).value()) ...
 //
