@@ -21,8 +21,8 @@ namespace braid::multipath {
 
 class ListRing {
  public:
-  /// 8 MB: 3 GB in slices of 64 KB, and 380,000 segments, in flight to one GPU. Larger batches take
-  /// larger slices, or are native.
+  /// 8 MB: 2 GB in slices of 64 KB, and 320,000 small segments, in flight to one GPU. Larger
+  /// batches take larger slices, or are native.
   static constexpr uint64_t kSizeBytes = 8 << 20;
   /// The most lists that one batch can have.
   static constexpr size_t kLists = kSizeBytes / sizeof(cuda::SliceList);

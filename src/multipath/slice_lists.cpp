@@ -12,57 +12,63 @@ uint32_t smallest_room(uint32_t slice_bytes) {
   return std::min(kSmallestRoomBytes, slice_bytes / 2);
 }
 
+// The counts of the list at hand stay out of memory until it ends.
 class Filler {
  public:
   Filler(std::span<cuda::SliceList> lists, uint32_t slice_bytes)
-      : lists_(lists), slice_bytes_(slice_bytes) {}
+      : first_(lists.data()),
+        next_(lists.data()),
+        slice_bytes_(slice_bytes),
+        least_room_(smallest_room(slice_bytes)) {}
 
   void add(uint64_t source, uint64_t destination, uint64_t size_bytes) {
-    if (((source ^ destination) & 15) != 0) filled_.aligned_alike = false;
+    differing_ |= source ^ destination;
     while (size_bytes != 0) {
-      if (filled_.count == 0 || is_full(lists_[filled_.count - 1])) open();
-      const uint64_t taken = piece_size(destination, size_bytes);
-      append(source, destination, static_cast<uint32_t>(taken));
+      if (piece_count_ == cuda::kPiecesPerSlice || room_ < least_room_) open();
+      const auto taken = static_cast<uint32_t>(piece_size(destination, size_bytes));
+      list_->pieces[piece_count_++] = {source, destination, taken, 0};
+      room_ -= taken;
       source += taken;
       destination += taken;
       size_bytes -= taken;
     }
   }
 
-  const SliceLists& filled() const { return filled_; }
-
- private:
-  uint32_t room() const { return slice_bytes_ - lists_[filled_.count - 1].size_bytes; }
-
-  bool is_full(const cuda::SliceList& list) const {
-    return list.piece_count == cuda::kPiecesPerSlice || room() < smallest_room(slice_bytes_);
+  /// Call it once, after the last segment.
+  SliceLists end() {
+    close();
+    return {static_cast<uint32_t>(next_ - first_), (differing_ & 15) == 0};
   }
 
+ private:
   void open() {
-    cuda::SliceList& list = lists_[filled_.count++];
-    list.piece_count = 0;
-    list.size_bytes = 0;
+    close();
+    list_ = next_++;
+    piece_count_ = 0;
+    room_ = slice_bytes_;
+  }
+
+  void close() {
+    if (list_ == nullptr) return;
+    list_->piece_count = piece_count_;
+    list_->size_bytes = slice_bytes_ - room_;
   }
 
   // What is left of the segment goes on at a 16-byte boundary of its destination.
   uint64_t piece_size(uint64_t destination, uint64_t size_bytes) const {
-    if (size_bytes <= room()) return size_bytes;
-    const uint64_t end = (destination + room()) & ~uint64_t{15};
-    return end > destination ? end - destination : room();
+    if (size_bytes <= room_) return size_bytes;
+    const uint64_t end = (destination + room_) & ~uint64_t{15};
+    return end > destination ? end - destination : room_;
   }
 
-  void append(uint64_t source, uint64_t destination, uint32_t size_bytes) {
-    cuda::SliceList& list = lists_[filled_.count - 1];
-    list.sources[list.piece_count] = source;
-    list.destinations[list.piece_count] = destination;
-    list.piece_bytes[list.piece_count] = size_bytes;
-    ++list.piece_count;
-    list.size_bytes += size_bytes;
-  }
-
-  std::span<cuda::SliceList> lists_;
-  uint32_t slice_bytes_;
-  SliceLists filled_;
+  const cuda::SliceList* const first_;
+  cuda::SliceList* next_;
+  const uint32_t slice_bytes_;
+  const uint32_t least_room_;
+  cuda::SliceList* list_ = nullptr;  // the one at hand; null: none yet, and it has no room
+  uint32_t piece_count_ = 0;
+  uint32_t room_ = 0;
+  uint64_t differing_ = 0;  // bits in which a source and its destination differ
 };
 
 }  // namespace
@@ -96,7 +102,7 @@ SliceLists fill_slice_lists(const Batch& batch, uint32_t slice_bytes,
     filler.add((to_device ? host : first.device) + skipped,
                (to_device ? first.device : host) + skipped, size_bytes - skipped);
   }
-  return filler.filled();
+  return filler.end();
 }
 
 }  // namespace braid::multipath

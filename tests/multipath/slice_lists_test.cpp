@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace braid::multipath {
@@ -48,10 +49,9 @@ TEST(SliceLists, EveryByteIsInOnePieceWhateverTheSizes) {
       uint64_t sum = 0;
       ASSERT_GT(list.piece_count, 0u);
       ASSERT_LE(list.piece_count, cuda::kPiecesPerSlice);
-      for (uint32_t i = 0; i < list.piece_count; ++i) {
-        ASSERT_TRUE(
-            pieces.try_emplace(list.destinations[i], list.sources[i], list.piece_bytes[i]).second);
-        sum += list.piece_bytes[i];
+      for (const cuda::SlicePiece& piece : std::span(list.pieces).first(list.piece_count)) {
+        ASSERT_TRUE(pieces.try_emplace(piece.destination, piece.source, piece.size_bytes).second);
+        sum += piece.size_bytes;
       }
       ASSERT_EQ(sum, list.size_bytes);
       ASSERT_LE(sum, slice_bytes);
@@ -83,7 +83,7 @@ TEST(SliceLists, NeighboursAreJoined) {
   const auto lists = fill(row, 65536);
   ASSERT_EQ(lists.size(), 1u);
   EXPECT_EQ(lists[0].piece_count, 1u);
-  EXPECT_EQ(lists[0].piece_bytes[0], 64u * 512);
+  EXPECT_EQ(lists[0].pieces[0].size_bytes, 64u * 512);
 }
 
 TEST(SliceLists, SayWhetherTheBulkKernelWillDo) {

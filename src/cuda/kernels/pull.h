@@ -90,17 +90,26 @@ inline constexpr uint32_t kNoRelaySlot = ~uint32_t{0};
 /// equal queues share the link instead of stopping each other in turn.
 inline constexpr uint32_t kRelayMarginKb = 1024;
 
-inline constexpr uint32_t kPiecesPerSlice = 8;
+inline constexpr uint32_t kPiecesPerSlice = 10;
 
-/// One slice of a batch: pieces of its segments. Read by bulk copies: aligned to 16 bytes.
-struct alignas(16) SliceList {
+/// A part of one segment, contiguous at both ends.
+struct SlicePiece {
+  uint64_t source;
+  uint64_t destination;
+  uint32_t size_bytes;
+  uint32_t unused;
+};
+
+/// One slice of a batch: pieces of its segments. The CPU writes thousands of them within a call, so
+/// the first two pieces lie in the cache line of the counts: blocks of a KV cache need no more.
+/// Read by bulk copies, which want 16 bytes of alignment.
+struct alignas(64) SliceList {
   uint32_t piece_count;
   uint32_t size_bytes;  ///< of all pieces, at most PullArgs::slice_bytes
   uint32_t unused[2];
-  uint32_t piece_bytes[kPiecesPerSlice];
-  uint64_t sources[kPiecesPerSlice];
-  uint64_t destinations[kPiecesPerSlice];
+  SlicePiece pieces[kPiecesPerSlice];
 };
+static_assert(sizeof(SliceList) == 256);
 
 struct PullArgs {
   uint64_t source;       ///< address of the first byte to read, valid on this path's GPU

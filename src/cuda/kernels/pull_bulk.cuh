@@ -126,10 +126,10 @@ class BulkPipeline {
   __device__ bool has_bytes() {
     while (left_bytes_ == 0) {
       if (kLists && piece_ < piece_count_) {
-        left_bytes_ = list_->piece_bytes[piece_];
-        source_ = reinterpret_cast<const char*>(list_->sources[piece_]);
-        destination_ = reinterpret_cast<char*>(list_->destinations[piece_]);
-        ++piece_;
+        const SlicePiece& piece = list_->pieces[piece_++];
+        left_bytes_ = piece.size_bytes;
+        source_ = reinterpret_cast<const char*>(piece.source);
+        destination_ = reinterpret_cast<char*>(piece.destination);
       } else if (!take_slice()) {
         return false;
       }

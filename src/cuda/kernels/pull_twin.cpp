@@ -111,9 +111,9 @@ class PullBlock final : public TwinBlock {
     }
     const Slice slice = slice_bounds(args_, number);
     list_.piece_count = 1;
-    list_.size_bytes = list_.piece_bytes[0] = static_cast<uint32_t>(slice.size_bytes);
-    list_.sources[0] = args_.source + slice.offset;
-    list_.destinations[0] = args_.destination + slice.offset;
+    list_.size_bytes = static_cast<uint32_t>(slice.size_bytes);
+    list_.pieces[0] = {args_.source + slice.offset, args_.destination + slice.offset,
+                       list_.size_bytes, 0};
   }
 
   void count(TwinMemory& memory) {
@@ -152,9 +152,9 @@ class PullBlock final : public TwinBlock {
   TwinStep move_piece(bool overlaps) {
     const uint32_t piece = piece_++;
     return {.kind = TwinStep::Kind::kMove,
-            .source = list_.sources[piece],
-            .destination = list_.destinations[piece],
-            .size_bytes = list_.piece_bytes[piece],
+            .source = list_.pieces[piece].source,
+            .destination = list_.pieces[piece].destination,
+            .size_bytes = list_.pieces[piece].size_bytes,
             .overlaps = overlaps};
   }
 

@@ -122,15 +122,17 @@ __device__ inline void read_list(const PullArgs& args, SharedSlice& slice) {
 __device__ inline void make_list(const PullArgs& args, SharedSlice& slice) {
   const Slice bounds = slice_bounds(args, slice.number);
   slice.list.piece_count = 1;
-  slice.list.size_bytes = slice.list.piece_bytes[0] = static_cast<uint32_t>(bounds.size_bytes);
-  slice.list.sources[0] = args.source + bounds.offset;
-  slice.list.destinations[0] = args.destination + bounds.offset;
+  slice.list.size_bytes = static_cast<uint32_t>(bounds.size_bytes);
+  slice.list.pieces[0] = {args.source + bounds.offset, args.destination + bounds.offset,
+                          slice.list.size_bytes, 0};
 }
 
 __device__ inline void copy_pieces(const SliceList& list) {
-  for (uint32_t piece = 0; piece < list.piece_count; ++piece)
-    copy_slice(reinterpret_cast<char*>(list.destinations[piece]),
-               reinterpret_cast<const char*>(list.sources[piece]), list.piece_bytes[piece]);
+  for (uint32_t i = 0; i < list.piece_count; ++i) {
+    const SlicePiece& piece = list.pieces[i];
+    copy_slice(reinterpret_cast<char*>(piece.destination),
+               reinterpret_cast<const char*>(piece.source), piece.size_bytes);
+  }
 }
 
 template <bool kLists>
