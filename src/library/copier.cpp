@@ -129,9 +129,13 @@ Error Copier::copy(const CopyCall& order, Scratch& scratch, CallOutcome& call_ou
     return copy_group(rest, {}, order, scratch, call_outcome);
   scratch.memory.clear();
   while (!rest.empty()) {
-    const Route route = route_of(rest[0], scratch.memory);
+    const Memory destination = scratch.memory.find(driver_, rest[0].destination);
+    const Memory source = scratch.memory.find(driver_, rest[0].source);
+    const Route route = route_between(destination, source);
+    // The blocks of a cache lie in one allocation at each end.
     const auto others = std::partition(rest.begin(), rest.end(), [&](const Copy& copy) {
-      return route_of(copy, scratch.memory) == route;
+      return (destination.holds(copy.destination) && source.holds(copy.source)) ||
+             route_of(copy, scratch.memory) == route;
     });
     const auto count = static_cast<size_t>(others - rest.begin());
     if (Error failed = copy_group(rest.first(count), route, order, scratch, call_outcome);
@@ -159,7 +163,10 @@ Error Copier::copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratc
 
 Copier::Route Copier::route_of(const Copy& copy, MemoryMap& memory) const {
   const Memory destination = memory.find(driver_, copy.destination);
-  const Memory source = memory.find(driver_, copy.source);
+  return route_between(destination, memory.find(driver_, copy.source));
+}
+
+Copier::Route Copier::route_between(const Memory& destination, const Memory& source) {
   if (destination.is_device == source.is_device) return {};
   const Memory& device = destination.is_device ? destination : source;
   const Memory& host = destination.is_device ? source : destination;

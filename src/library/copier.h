@@ -74,6 +74,7 @@ class Copier {
   using Copies = std::span<const Copy>;
 
   Copier(std::unique_ptr<Backend> backend, const Options& options);
+  static Route route_between(const Memory& destination, const Memory& source);
   Route route_of(const Copy& copy, MemoryMap& memory) const;
   template <typename Native>
   Error carry(const CopyCall& order, const Route& route,

@@ -6,12 +6,12 @@
 namespace braid::library {
 
 Memory MemoryMap::find(const cuda::Driver& driver, uint64_t address) {
-  for (const Range& range : recent_)
-    if (range.holds(address)) return range.memory;
+  for (const Memory& memory : recent_)
+    if (memory.holds(address)) return memory;
   const auto after =
-      std::upper_bound(ranges_.begin(), ranges_.end(), address,
-                       [](uint64_t wanted, const Range& range) { return wanted < range.end; });
-  if (after != ranges_.end() && after->holds(address)) return remember(*after).memory;
+      std::upper_bound(known_.begin(), known_.end(), address,
+                       [](uint64_t wanted, const Memory& memory) { return wanted < memory.end; });
+  if (after != known_.end() && after->holds(address)) return remember(*after);
 
   unsigned type = 0;
   unsigned is_managed = 0;
@@ -28,19 +28,19 @@ Memory MemoryMap::find(const cuda::Driver& driver, uint64_t address) {
   if (driver.cuPointerGetAttributes(count, attributes, values, address) != CUDA_SUCCESS ||
       type == 0)
     return {};
-  Memory memory{type == CU_MEMORYTYPE_DEVICE, true, is_managed != 0, nullptr, -1};
+  Memory memory{begin, begin + size_bytes, type == CU_MEMORYTYPE_DEVICE, true, is_managed != 0};
   if (memory.is_device) {
     memory.context = context;
     memory.gpu = gpu;
   }
-  if (size_bytes > 0) remember(*ranges_.insert(after, {begin, begin + size_bytes, memory}));
+  if (size_bytes > 0) remember(*known_.insert(after, memory));
   return memory;
 }
 
-const MemoryMap::Range& MemoryMap::remember(const Range& range) {
-  Range& place = recent_[oldest_];
+const Memory& MemoryMap::remember(const Memory& memory) {
+  Memory& place = recent_[oldest_];
   oldest_ = (oldest_ + 1) % recent_.size();
-  return place = range;
+  return place = memory;
 }
 
 }  // namespace braid::library
