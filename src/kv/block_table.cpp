@@ -174,17 +174,19 @@ Refusal BlockTable::reopen(BlockId id) {
 
 // ---- Copies ----
 
-BlockTable::Copy BlockTable::begin_sync(BlockId id, Mark mark, const Marks& behind) {
+BlockTable::Copy BlockTable::begin_sync(BlockId id, Mark mark, const Marks& behind, Then then) {
   Block* block = find_mutable(id);
   if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
   if (block->state == BlockState::kSyncing) return {.refusal = Refusal::kCopying};
   if (block->state != BlockState::kSealed) return {.refusal = Refusal::kWrongState};
+  if (then == Then::kLeaves && block->users > 0) return {.refusal = Refusal::kInUse};
   const auto taken = host_.take(behind);
   if (!taken) return {.refusal = Refusal::kNoHostSlot};
   block->host_slot = taken->slot;
   block->last.join(taken->after);
   block->last.down = mark;
   set_state(*block, BlockState::kSyncing);
+  block->is_leaving = then == Then::kLeaves;
   Marks after = taken->after;
   after.join({.step = block->sealed_in});
   return {Refusal::kNone, block->gpu_slot, block->host_slot, after};

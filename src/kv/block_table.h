@@ -44,6 +44,12 @@ enum class Landing : uint8_t {
   kPolled    ///< only after `end_load`
 };
 
+/// What becomes of a block on the GPU when its copy to the host has landed.
+enum class Then : uint8_t {
+  kStays,
+  kLeaves  ///< as `evict` would have it
+};
+
 enum class BlockState : uint8_t {
   kDirty,
   kSealed,
@@ -149,8 +155,8 @@ class BlockTable {
 
   // Copies. `mark` is the number of the batch that the copy belongs to.
 
-  /// GPU to host: sealed becomes syncing.
-  Copy begin_sync(BlockId id, Mark mark, const Marks& behind = {});
+  /// GPU to host: sealed becomes syncing. A block that has users does not leave.
+  Copy begin_sync(BlockId id, Mark mark, const Marks& behind = {}, Then then = Then::kStays);
   /// Syncing becomes synced, or host only if it is leaving. If not `ok`: sealed, and not leaving.
   Refusal end_sync(BlockId id, bool ok);
   /// Host to GPU: host only becomes loading.

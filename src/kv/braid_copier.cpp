@@ -3,13 +3,13 @@
 namespace braid::kv {
 
 Status BraidCopier::copy(std::span<const library::Copy> copies, CUstream stream, Urgency urgency) {
-  destinations_.clear();
-  sources_.clear();
-  sizes_bytes_.clear();
-  for (const library::Copy& copy : copies) {
-    destinations_.push_back(reinterpret_cast<void*>(copy.destination));
-    sources_.push_back(reinterpret_cast<const void*>(copy.source));
-    sizes_bytes_.push_back(copy.size_bytes);
+  destinations_.resize(copies.size());
+  sources_.resize(copies.size());
+  sizes_bytes_.resize(copies.size());
+  for (size_t i = 0; i < copies.size(); ++i) {
+    destinations_[i] = reinterpret_cast<void*>(copies[i].destination);
+    sources_[i] = reinterpret_cast<const void*>(copies[i].source);
+    sizes_bytes_[i] = copies[i].size_bytes;
   }
   const int priority = urgency == Urgency::kUrgent ? BRAID_PRIORITY_URGENT : BRAID_PRIORITY_BULK;
   braid_outcome outcome{sizeof(braid_outcome), 0, 0, ""};

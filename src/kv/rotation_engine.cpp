@@ -57,7 +57,12 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
 }
 
 RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier)
-    : layout_(options.layout), copier_(std::move(copier)), table_(options.slots) {}
+    : layout_(options.layout),
+      block_bytes_(layout_.block_bytes() * (options.ranks.size() + options.remote_ranks)),
+      first_part_blocks_(std::max<size_t>({1, kFirstPartCopies / layout_.segments().size(),
+                                           kFirstPartBytes / layout_.block_bytes()})),
+      copier_(std::move(copier)),
+      table_(options.slots) {}
 
 Status RotationEngine::check_order() const {
   BRAID_TRY(failure_);
@@ -121,8 +126,7 @@ RotationEngine::Batch RotationEngine::new_batch(Direction direction) {
   batch.copies.direction = direction;
   batch.copies.mark = (direction == Direction::kDown ? down_mark_ : up_mark_) + 1;
   batch.copies.after = {};
-  batch.blocks_max = std::max<size_t>(
-      {1, kFirstPartCopies / layout_.segments().size(), kFirstPartBytes / layout_.block_bytes()});
+  batch.room_blocks = first_part_blocks_;
   batch.blocks.clear();
   batch.copies.slots.clear();
   return batch;
@@ -134,38 +138,35 @@ void RotationEngine::evict_part(Course& course, const Budget& budget, Submitted&
   while (course.next < course.ids.size()) {
     const BlockId id = course.ids[course.next];
     prefetch_ahead(table_, course.ids, course.next++);
-    const Block* block = table_.find(id);
-    const bool is_copied =
-        block != nullptr && block->state == BlockState::kSealed && block->users == 0;
-    if (is_copied && submitted.down_bytes + block_bytes() > budget.down_bytes) {
-      ++submitted.evictions_left;
-      continue;
-    }
-    const Refusal refusal = begin_eviction(id, course.batch);
-    if (refusal != Refusal::kNone)
-      submitted.refused.emplace_back(id, refusal);
-    else if (is_copied)
-      submitted.down_bytes += block_bytes();
-    if (enqueue_if_full(course.batch, Landing::kPolled, submitted)) return;
+    const Refusal refusal = begin_eviction(id, budget, course.batch, submitted);
+    if (refusal != Refusal::kNone) submitted.refused.emplace_back(id, refusal);
+    if (course.batch.room_blocks == 0)
+      return begin_next_part(course.batch, Landing::kPolled, submitted);
   }
   end_course(course, Landing::kPolled, submitted);
 }
 
-Refusal RotationEngine::begin_eviction(BlockId id, Batch& batch) {
+Refusal RotationEngine::begin_eviction(BlockId id, const Budget& budget, Batch& batch,
+                                       Submitted& submitted) {
   const Block* block = table_.find(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
   if (block->state == BlockState::kHostOnly || block->state == BlockState::kLost ||
       block->users > 0)
     return Refusal::kNone;
-  if (block->state == BlockState::kSealed) {
-    if (const Refusal refusal = add_sync(id, batch); refusal != Refusal::kNone) return refusal;
+  if (block->state != BlockState::kSealed) return table_.evict(id);
+  if (submitted.down_bytes + block_bytes() > budget.down_bytes) {
+    ++submitted.evictions_left;
+    return Refusal::kNone;
   }
-  return table_.evict(id);
+  if (block->sealed_in > ended_step_) return Refusal::kStepNotEnded;
+  const Refusal refusal = add_sync(id, Then::kLeaves, batch);
+  if (refusal == Refusal::kNone) submitted.down_bytes += block_bytes();
+  return refusal;
 }
 
-Refusal RotationEngine::add_sync(BlockId id, Batch& batch) {
-  if (table_.find(id)->sealed_in > ended_step_) return Refusal::kStepNotEnded;
-  const BlockTable::Copy copy = table_.begin_sync(id, batch.copies.mark, enqueued());
+// Of a block that no later step than `ended_step_` has written.
+Refusal RotationEngine::add_sync(BlockId id, Then then, Batch& batch) {
+  const BlockTable::Copy copy = table_.begin_sync(id, batch.copies.mark, enqueued(), then);
   if (copy.refusal != Refusal::kNone) return copy.refusal;
   add(id, copy, batch);
   return Refusal::kNone;
@@ -175,13 +176,15 @@ void RotationEngine::add(BlockId id, const BlockTable::Copy& copy, Batch& batch)
   batch.copies.after.join(copy.after);
   batch.copies.slots.push_back({copy.gpu_slot, copy.host_slot});
   batch.blocks.push_back(id);
+  --batch.room_blocks;
 }
 
 void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
   Batch batch = new_batch(Direction::kDown);
+  batch.room_blocks = std::numeric_limits<size_t>::max();  // in one part
   while (submitted.down_bytes + block_bytes() <= budget.down_bytes) {
     const auto id = table_.next_to_sync(ended_step_);
-    if (!id || add_sync(*id, batch) != Refusal::kNone) break;
+    if (!id || add_sync(*id, Then::kStays, batch) != Refusal::kNone) break;
     submitted.down_bytes += block_bytes();
   }
   enqueue(std::move(batch), Urgency::kBulk, Landing::kPolled, submitted);
@@ -218,7 +221,7 @@ void RotationEngine::load_part(Course& course, Landing landing, const Budget& bu
       }
     }
     ++course.next;
-    if (enqueue_if_full(batch, landing, submitted)) return;
+    if (batch.room_blocks == 0) return begin_next_part(batch, landing, submitted);
   }
   submitted.loads_left = course.ids.size() - course.next;
   end_course(course, landing, submitted);
@@ -253,15 +256,12 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
   under_way_.push_back(std::move(batch));
 }
 
-// Begins the next part of the plan: true.
-bool RotationEngine::enqueue_if_full(Batch& batch, Landing landing, Submitted& submitted) {
-  if (batch.blocks.size() < batch.blocks_max) return false;
+void RotationEngine::begin_next_part(Batch& batch, Landing landing, Submitted& submitted) {
   const Direction direction = batch.copies.direction;
-  const size_t next_max = kPartGrowth * batch.blocks_max;
+  const size_t next_blocks = kPartGrowth * batch.blocks.size();
   enqueue(std::move(batch), Urgency::kUrgent, landing, submitted);
   batch = new_batch(direction);
-  batch.blocks_max = next_max;
-  return true;
+  batch.room_blocks = next_blocks;
 }
 
 void RotationEngine::end_course(Course& course, Landing landing, Submitted& submitted) {

@@ -169,7 +169,7 @@ class RotationEngine {
   /// The host's copy of a block, `layout().block_bytes()` long; null if there is none, or another
   /// process has it.
   const std::byte* host_block(size_t rank, BlockId id) const;
-  uint64_t block_bytes() const { return layout_.block_bytes() * ranks_.size(); }
+  uint64_t block_bytes() const { return block_bytes_; }
   size_t rank_count() const { return ranks_.size(); }
   Carried carried() const;  ///< by all ranks
 
@@ -177,7 +177,7 @@ class RotationEngine {
   // Blocks whose copies are one batch on every rank.
   struct Batch {
     CopyBatch copies;
-    size_t blocks_max = 0;  // then the plan goes on in another one
+    size_t room_blocks = 0;  // with 0 left, the plan goes on in another one
     std::vector<BlockId> blocks;
   };
 
@@ -198,11 +198,11 @@ class RotationEngine {
   void load_part(Course& course, Landing landing, const Budget& budget, bool are_evicted,
                  Submitted& submitted);
   void write_through(const Budget& budget, Submitted& submitted);
-  Refusal begin_eviction(BlockId id, Batch& batch);
-  Refusal add_sync(BlockId id, Batch& batch);
+  Refusal begin_eviction(BlockId id, const Budget& budget, Batch& batch, Submitted& submitted);
+  Refusal add_sync(BlockId id, Then then, Batch& batch);
   static void add(BlockId id, const BlockTable::Copy& copy, Batch& batch);
   void enqueue(Batch batch, Urgency urgency, Landing landing, Submitted& submitted);
-  bool enqueue_if_full(Batch& batch, Landing landing, Submitted& submitted);
+  void begin_next_part(Batch& batch, Landing landing, Submitted& submitted);
   void end_course(Course& course, Landing landing, Submitted& submitted);
   void end(const Batch& batch, bool ok);
   void land(const Marks& passed);
@@ -211,6 +211,8 @@ class RotationEngine {
   Result<RemoteRank*> remote(size_t rank) const;
 
   const Layout layout_;
+  const uint64_t block_bytes_;  // of all ranks
+  const size_t first_part_blocks_;
   const std::unique_ptr<Copier> copier_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<RemoteRank*> remote_;  // the last ones of ranks_

@@ -70,6 +70,16 @@ TEST_F(BlockTableTest, ASyncingBlockLeavesWhenItsCopyHasLanded) {
   EXPECT_EQ(table_.gpu().owned_count(), 0u);
 }
 
+TEST_F(BlockTableTest, ABlockThatIsUsedDoesNotLeaveByItsCopy) {
+  const BlockId id = sealed();
+  EXPECT_EQ(table_.begin_sync(id, 1, {}, Then::kLeaves).refusal, Refusal::kInUse);
+  EXPECT_EQ(state(id), BlockState::kSealed);
+  (void)table_.end_use(id);
+  EXPECT_EQ(table_.begin_sync(id, 1, {}, Then::kLeaves).refusal, Refusal::kNone);
+  EXPECT_EQ(table_.end_sync(id, true), Refusal::kNone);
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+}
+
 TEST_F(BlockTableTest, ABlockWhoseCopyFailedStaysWhereItsBytesAre) {
   const BlockId id = sealed();
   (void)table_.begin_sync(id, 1);

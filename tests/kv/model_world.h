@@ -176,8 +176,10 @@ class World {
   }
 
   void sync(ModelBlock& block, uint32_t choice) {
-    const auto copy = table_.begin_sync(block.id, enqueued_.down + 1, behind(choice / 16));
-    if (block.state != BlockState::kSealed) return expect(false, copy.refusal);
+    const Then then = choice / 32 % 2 == 0 ? Then::kStays : Then::kLeaves;
+    const auto copy = table_.begin_sync(block.id, enqueued_.down + 1, behind(choice / 16), then);
+    if (block.state != BlockState::kSealed || (then == Then::kLeaves && block.users > 0))
+      return expect(false, copy.refusal);
     expect_slot(table_.host(), copy.refusal);
     if (copy.refusal != Refusal::kNone) return;
     block.batch = ++enqueued_.down;
@@ -187,6 +189,7 @@ class World {
     block.fails_on = fails_on(choice);
     enqueue(kDowns, copy, {true, copy.gpu_slot, {}, {}, copy.host_slot}, choice);
     block.state = fails(choice) ? BlockState::kSealed : BlockState::kSyncing;
+    block.is_leaving = then == Then::kLeaves && !fails(choice);
     if (fails(choice)) expect(true, table_.end_sync(block.id, false));
   }
 
