@@ -177,10 +177,11 @@ Copier::Route Copier::route_between(const Memory& destination, const Memory& sou
 Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
                          CallOutcome& call_outcome) {
   const bool to_device = route.kind == Route::Kind::kToDevice;
-  scratch.segments.clear();
-  for (const Copy& copy : group)
-    scratch.segments.push_back({reinterpret_cast<void*>(to_device ? copy.source : copy.destination),
-                                to_device ? copy.destination : copy.source, copy.size_bytes});
+  scratch.segments.resize(group.size());
+  std::transform(group.begin(), group.end(), scratch.segments.begin(), [=](const Copy& copy) {
+    return Segment{reinterpret_cast<void*>(to_device ? copy.source : copy.destination),
+                   to_device ? copy.destination : copy.source, copy.size_bytes};
+  });
   const auto native = [&](Verdict why) {
     const bool may_batch = route.may_batch && why != Verdict::kCapturing;
     return copy_natively(driver_, group, order.stream, may_batch, scratch.native);

@@ -8,6 +8,10 @@ namespace {
 // A slice with less room than this is closed: a few bytes more are not worth a piece.
 constexpr uint32_t kSmallestRoomBytes = 4 << 10;
 
+// A GPU has read these lists last, so that they may have left the caches. They come back while the
+// ones before them are written.
+constexpr size_t kListsAhead = 16;
+
 uint32_t smallest_room(uint32_t slice_bytes) {
   return std::min(kSmallestRoomBytes, slice_bytes / 2);
 }
@@ -44,6 +48,7 @@ class Filler {
   void open() {
     close();
     list_ = next_++;
+    __builtin_prefetch(list_ + kListsAhead);
     piece_count_ = 0;
     room_ = slice_bytes_;
   }

@@ -6,7 +6,7 @@ namespace braid::multipath {
 namespace {
 
 constexpr uint64_t kMaxSlices = uint64_t{1} << 24;
-constexpr uint64_t kMaxBatchSlices = 4096;
+constexpr uint64_t kMaxBatchSlices = 1024;
 
 }  // namespace
 

@@ -16,9 +16,9 @@ inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;
 /// Keeps slices addressable by 32-bit counters for any transfer size.
 uint32_t slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
 
-/// The CPU writes a batch's slice lists within the call. So a large batch has larger slices, at
-/// most some thousands of them. This limits their size: larger ones would make links end at
-/// different times.
+/// The CPU writes a batch's slice lists within the call, and kernels read them over the link that
+/// they fill. So a large batch has larger slices, about a thousand of them at most: enough for
+/// links to end together. This limits their size: larger ones would make relays yield late.
 inline constexpr uint32_t kLargestBatchSliceBytes = 1 << 20;
 uint32_t batch_slice_bytes_for(uint64_t size_bytes, uint64_t asked_bytes);
 
