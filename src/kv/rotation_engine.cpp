@@ -13,11 +13,20 @@ namespace {
 constexpr size_t kPrefetchDistance = 12;
 
 // A plan goes in parts: the first blocks travel while the lists of the others are written. The
-// first part is no smaller than this, so that every link carries some of it. Each further part is
-// several times as large, so that a plan has few.
+// first part is no smaller than this, so that every link carries some of it.
 constexpr size_t kFirstPartCopies = 512;
 constexpr uint64_t kFirstPartBytes = 32 << 20;
-constexpr size_t kPartGrowth = 4;
+
+// Each further part is several times as large, so that a plan has few. But its list is to be
+// written before the part ahead of it has landed, and four links move about so many bytes while one
+// copy is listed.
+constexpr uint64_t kBytesWhileListed = 16 << 10;
+constexpr uint64_t kLeastGrowth = 2, kMostGrowth = 8;
+
+uint64_t part_growth(const Layout& layout) {
+  const uint64_t copy_bytes = layout.block_bytes() / layout.segments().size();
+  return std::clamp(copy_bytes / kBytesWhileListed, kLeastGrowth, kMostGrowth);
+}
 
 // Always inlined: GCC takes a function that only prefetches for one without effect, and drops calls
 // of it.
@@ -258,7 +267,7 @@ void RotationEngine::enqueue(Batch batch, Urgency urgency, Landing landing, Subm
 
 void RotationEngine::begin_next_part(Batch& batch, Landing landing, Submitted& submitted) {
   const Direction direction = batch.copies.direction;
-  const size_t next_blocks = kPartGrowth * batch.blocks.size();
+  const size_t next_blocks = part_growth(layout_) * batch.blocks.size();
   enqueue(std::move(batch), Urgency::kUrgent, landing, submitted);
   batch = new_batch(direction);
   batch.room_blocks = next_blocks;

@@ -1,5 +1,6 @@
 // What a plan becomes: batches, and the copies in them.
 #include <array>
+#include <numeric>
 
 #include "kv/rig.h"
 #include "kv/rotation_engine.h"
@@ -89,6 +90,25 @@ TEST_F(BatchesTest, ALargePlanGoesInParts) {
   EXPECT_TRUE(rotation().submit({.load = blocks}).failure.ok());
   for (const BlockId id : blocks) EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
   read_in_a_step(blocks, 6);
+  settle();
+}
+
+// Copies of a kilobyte land about as soon as others are listed.
+TEST_F(BatchesTest, PartsOfSmallCopiesGrowSlowly) {
+  constexpr size_t kBlocks = 200;  // of 512 KiB, in 512 segments
+  std::vector<Listed> batches;
+  open({.slots = {kBlocks, kBlocks}, .layers = 512, .copier = [&] {
+          return std::make_unique<ListingCopier>(driver(), batches);
+        }});
+  std::array<BlockId, kBlocks> blocks;
+  for (BlockId& id : blocks) id = unused_block(6);
+  EXPECT_TRUE(rotation().submit({.evict = blocks}).failure.ok());
+  std::vector<uint64_t> blocks_of_parts;
+  for (const Listed& batch : batches)
+    blocks_of_parts.push_back(
+        std::accumulate(batch.sizes_bytes.begin(), batch.sizes_bytes.end(), uint64_t{0}) /
+        rotation().block_bytes());
+  EXPECT_EQ(blocks_of_parts, (std::vector<uint64_t>{64, 128, 8}));
   settle();
 }
 
