@@ -56,9 +56,9 @@ function(braid_injected_library target version_script)
   set_target_properties(${target} PROPERTIES LINK_DEPENDS ${version_script})
 endfunction()
 
-# A library that programs link: libNAME.so as braid::NAME, installed, with the headers of include/braid. It calls
-# its own functions, also beside another version in the same process.
-function(braid_linked_library target name exports)
+# A library that programs link: libNAME.so, installed, with the headers of include/braid. CMake finds it as
+# braid::EXPORT_NAME, pkg-config as NAME. It calls its own functions, also beside another version in the same process.
+function(braid_linked_library target name exports description)
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
   target_include_directories(${target} PUBLIC
@@ -67,4 +67,7 @@ function(braid_linked_library target name exports)
   braid_injected_library(${target} ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
   target_link_options(${target} PRIVATE -Wl,-Bsymbolic)
   install(TARGETS ${target} EXPORT braid LIBRARY DESTINATION lib)
+  set(pkg_config ${CMAKE_CURRENT_BINARY_DIR}/package/${name}.pc)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/library.pc.in ${pkg_config} @ONLY)
+  install(FILES ${pkg_config} DESTINATION lib/pkgconfig)
 endfunction()
