@@ -19,7 +19,7 @@ import ctypes
 import dataclasses
 import threading
 
-from braid import _library as libraries
+from braid import _arguments as take, _library as libraries
 
 ADD_REFERENCE, RELEASE, BEGIN_USE, END_USE, SEAL, REOPEN, DROP_HOST, LOSE = range(8)
 DIRTY, SEALED, SYNCING, SYNCED, HOST_ONLY, LOADING, LOST = range(7)
@@ -50,15 +50,15 @@ class Refused(Error):
         self.refusal, self.done = refusal, done
 
 
-class Model(ctypes.Structure):
+class Model(take.Structure):
     _fields_ = [(name, ctypes.c_uint32) for name in ("layers", "kv_heads", "head_size", "element_bytes", "block_tokens")]
 
 
-class Segment(ctypes.Structure):
+class Segment(take.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("gpu_base_bytes", "gpu_stride_bytes", "size_bytes")]
 
 
-class Rank(ctypes.Structure):
+class Rank(take.Structure):
     """A GPU of the group: its context, the address of its cache, and the stream of its steps."""
     _fields_ = [("context", ctypes.c_void_p), ("cache", ctypes.c_uint64), ("compute", ctypes.c_void_p)]
 
@@ -166,11 +166,7 @@ def _last_error(status=0):
 
 def refusal_words(refusal):
     """Why, for people: "a copy to or from the block is under way"."""
-    return _library().braid_kv_refusal_words(ctypes.c_int(refusal)).decode()
-
-
-def _numbers(blocks):
-    return (ctypes.c_uint64 * len(blocks))(*blocks)
+    return _library().braid_kv_refusal_words(take.choice("refusal", refusal)).decode()
 
 
 def _answer(kind):
@@ -184,9 +180,17 @@ def _bytes(name, *arguments):
     return ctypes.string_at(there, size_bytes.value) if size_bytes.value else b""
 
 
+def _slots(argument, count):
+    return take.number(argument, count, ctypes.c_uint32)
+
+
 def _options(segments, gpu_slots, host_slots, ranks, engine, mover):
-    options = _Options(ctypes.sizeof(_Options), (Segment * len(segments))(*segments), len(segments), gpu_slots,
-                       host_slots, (Rank * len(ranks))(*ranks), len(ranks),
+    segments, ranks = take.instances("segments", segments, Segment), take.instances("ranks", ranks, Rank)
+    mover = take.choice("mover", mover).value
+    if engine is not None:
+        take.instance("engine", engine, Engine)
+    options = _Options(ctypes.sizeof(_Options), segments, len(segments), _slots("gpu_slots", gpu_slots),
+                       _slots("host_slots", host_slots), ranks, len(ranks),
                        *(engine.options(mover) if engine is not None else ()))
     options.mover = mover
     return options
@@ -194,8 +198,8 @@ def _options(segments, gpu_slots, host_slots, ranks, engine, mover):
 
 def segments(model, order, gpu_slots):
     """Of one cache that is a single range of memory, in either order."""
-    count = ctypes.c_size_t()
-    arguments = ctypes.byref(model), ctypes.c_int(order), ctypes.c_uint32(gpu_slots)
+    count, model = ctypes.c_size_t(), take.instance("model", model, Model)
+    arguments = ctypes.byref(model), take.choice("order", order), _slots("gpu_slots", gpu_slots)
     _call("segments", *arguments, None, ctypes.c_size_t(0), ctypes.byref(count))
     found = (Segment * count.value)()
     _call("segments", *arguments, found, count, ctypes.byref(count))
@@ -205,7 +209,11 @@ def segments(model, order, gpu_slots):
 def segments_of(tensors):
     """(the cache's beginning, segments) of tensors that hold a slot of every block each, as engines keep a tensor for
     each layer: (address, bytes from one slot to the next) of each."""
-    base = min(address for address, _ in tensors)
+    tensors = [take.parts(f"tensors[{index}]", tensor, "address, bytes from one slot to the next")
+               for index, tensor in enumerate(take.listed("tensors", tensors))]
+    if not tensors:
+        raise ValueError("tensors is []. Give one tensor or more")
+    base = min(take.number("a tensor's address", address).value for address, _ in tensors)
     return base, [Segment(address - base, slot_bytes, slot_bytes) for address, slot_bytes in tensors]
 
 
@@ -257,7 +265,8 @@ class Rotation:
                  report_deadline_ms=0):
         self._engine, self._kv = engine, ctypes.c_void_p()
         options = _options(segments, gpu_slots, host_slots, ranks, engine, mover)
-        options.remote_rank_count, options.report_deadline_ms = remote_ranks, report_deadline_ms
+        options.remote_rank_count = take.number("remote_ranks", remote_ranks, ctypes.c_uint32)
+        options.report_deadline_ms = take.number("report_deadline_ms", report_deadline_ms)
         _call("open", ctypes.byref(options), ctypes.byref(self._kv))
 
     def close(self):
@@ -284,8 +293,8 @@ class Rotation:
 
     def apply(self, operation, blocks):
         """In order, until one is refused."""
-        done = ctypes.c_size_t()
-        refusal = _library().braid_kv_apply(self._kv, ctypes.c_int(operation), _numbers(blocks),
+        done, blocks = ctypes.c_size_t(), take.numbers("blocks", blocks)
+        refusal = _library().braid_kv_apply(self._kv, take.choice("operation", operation), blocks,
                                             ctypes.c_size_t(len(blocks)), ctypes.byref(done))
         if refusal == FAILED:
             raise _last_error()
@@ -300,8 +309,10 @@ class Rotation:
 
     def submit(self, evict=(), load=(), landing=ORDERED, writes_through=True, down_bytes=NO_LIMIT, up_bytes=NO_LIMIT):
         """Never blocks. If a copy fails, the Error says in `submitted` what the plan came to otherwise."""
-        plan = _Plan(ctypes.sizeof(_Plan), _numbers(evict), len(evict), _numbers(load), len(load), landing,
-                     int(not writes_through), down_bytes, up_bytes)
+        evict, load = take.numbers("evict", evict), take.numbers("load", load)
+        plan = _Plan(ctypes.sizeof(_Plan), evict, len(evict), load, len(load), take.choice("landing", landing),
+                     1 - take.flag("writes_through", writes_through), take.number("down_bytes", down_bytes),
+                     take.number("up_bytes", up_bytes))
         answer = _answer(_Submitted)
         failure = None
         try:
@@ -324,29 +335,31 @@ class Rotation:
 
     def take_commands(self, rank):
         """What that rank's worker is to apply, as bytes to send with the step; empty: nothing. Before end_step."""
-        return _bytes("take_commands", self._kv, ctypes.c_size_t(rank))
+        return _bytes("take_commands", self._kv, take.number("rank", rank))
 
     def give_report(self, rank, report):
         """Bytes of Worker.report; the next poll knows them."""
-        _call("give_report", self._kv, ctypes.c_size_t(rank), report, ctypes.c_size_t(len(report)))
+        report = take.data("report", report)
+        _call("give_report", self._kv, take.number("rank", rank), report, ctypes.c_size_t(len(report)))
 
     def wait(self):
         _library().braid_kv_wait(self._kv)
 
     def find(self, block):
         found = _answer(Block)
-        _call("find", self._kv, ctypes.c_uint64(block), ctypes.byref(found))
+        _call("find", self._kv, take.number("block", block), ctypes.byref(found))
         return found
 
     def gpu_slots(self, blocks):
         """For the block tables of a step, in one call."""
+        blocks = take.numbers("blocks", blocks)
         slots = (ctypes.c_uint32 * len(blocks))()
-        _call("gpu_slots", self._kv, _numbers(blocks), ctypes.c_size_t(len(blocks)), slots)
+        _call("gpu_slots", self._kv, blocks, ctypes.c_size_t(len(blocks)), slots)
         return list(slots)
 
     def host_block(self, rank, block):
         """The address of the host's copy, or None."""
-        return _library().braid_kv_host_block(self._kv, ctypes.c_size_t(rank), ctypes.c_uint64(block))
+        return _library().braid_kv_host_block(self._kv, take.number("rank", rank), take.number("block", block))
 
     def statistics(self):
         found = _answer(Statistics)
@@ -368,8 +381,9 @@ class Worker:
 
     def __init__(self, segments, gpu_slots, host_slots, gpu, rank, engine=None, mover=BY_DRIVER):
         self._engine, self._worker = engine, ctypes.c_void_p()
-        options = _options(segments, gpu_slots, host_slots, [gpu], engine, mover)
-        _call("worker_open", ctypes.byref(options), ctypes.c_uint32(rank), ctypes.byref(self._worker))
+        options = _options(segments, gpu_slots, host_slots, [take.instance("gpu", gpu, Rank)], engine, mover)
+        rank = take.number("rank", rank, ctypes.c_uint32)
+        _call("worker_open", ctypes.byref(options), rank, ctypes.byref(self._worker))
 
     def close(self):
         if self._worker:
@@ -384,7 +398,7 @@ class Worker:
 
     def apply(self, commands):
         """Never blocks. After an error the step must not be launched."""
-        applied = _answer(_Applied)
+        applied, commands = _answer(_Applied), take.data("commands", commands)
         _call("worker_apply", self._worker, commands, ctypes.c_size_t(len(commands)), ctypes.byref(applied))
         return Applied(applied.step, applied.failed_batches)
 
@@ -399,4 +413,4 @@ class Worker:
 
     def host_block(self, host_slot):
         """The address of what lies in the slot, or None."""
-        return _library().braid_kv_worker_host_block(self._worker, ctypes.c_uint32(host_slot))
+        return _library().braid_kv_worker_host_block(self._worker, _slots("host_slot", host_slot))

@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 
-from braid import transfer
+from braid import _arguments as take, transfer
 
 log = logging.getLogger("braid.mooncake")
 
@@ -22,6 +22,8 @@ log = logging.getLogger("braid.mooncake")
 MANAGED_BYTES = 256 << 20
 OPEN_LIMIT_S = 10
 EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
+# What a call logs. An argument of a wrong type raises TypeError, as it does in the wheel.
+REFUSED = (transfer.Error, ValueError)
 SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = False
 
 
@@ -59,6 +61,7 @@ class _Managed:
         self.memory = mmap.mmap(-1, size_bytes)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.free = [(0, size_bytes)]
+        self.taken = {}  # sizes by address
         self.lock = threading.Lock()
 
     def allocate(self, size_bytes):
@@ -67,12 +70,16 @@ class _Managed:
             for i, (offset, room) in enumerate(self.free):
                 if room >= size_bytes:
                     self.free[i] = (offset + size_bytes, room - size_bytes)
+                    self.taken[self.address + offset] = size_bytes
                     return self.address + offset
         return 0
 
     def give_back(self, address, size_bytes):
         size_bytes = max(4096, (size_bytes + 4095) // 4096 * 4096)
         with self.lock:
+            if self.taken.get(address) != size_bytes:
+                raise ValueError(f"no buffer of {size_bytes} bytes was allocated at 0x{address:x}")
+            del self.taken[address]
             self.free.append((address - self.address, size_bytes))
             self.free.sort()
             merged = []
@@ -109,17 +116,18 @@ class TransferEngine:
     def initialize_ext(self, local_hostname, metadata_server, protocol, device_name, metadata_type):
         log.info("protocol %r, devices %r and metadata server %r are not obeyed: braid finds the ways",
                  protocol, device_name, metadata_server)
-        host, separator, port = local_hostname.rpartition(":")
-        if not separator:
-            host, port = local_hostname, "0"
-        if metadata_server == "P2PHANDSHAKE":
-            port = "0"
         try:
+            take.text("local_hostname", local_hostname)
+            host, separator, port = local_hostname.rpartition(":")
+            if not separator:
+                host, port = local_hostname, "0"
+            if metadata_server == "P2PHANDSHAKE":
+                port = "0"
             address = socket.gethostbyname(host)
             has_rails = bool(os.environ.get("BRAID_FABRIC_NICS"))
             engine = transfer.Transfer(listen=f"{address}:{port}", gpu_memory=_has_cuda(),
                                        addresses=() if has_rails else (address,))
-        except (transfer.Error, OSError) as error:
+        except (*REFUSED, OSError) as error:
             log.error("initialize: %s", error)
             return -1
         try:
@@ -127,7 +135,7 @@ class TransferEngine:
             engine.keep(managed.memory)
             self._buffers[managed.address] = engine.register_memory(managed.address, MANAGED_BYTES,
                                                                     EVERYTHING)
-        except (transfer.Error, OSError) as error:
+        except (*REFUSED, OSError) as error:
             engine.close()
             log.error("initialize: %s", error)
             return -1
@@ -138,7 +146,7 @@ class TransferEngine:
         """Others reach this engine at its host and this port."""
         try:
             return int(self._engine.name().split("/")[2].rpartition(":")[2])
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("get_rpc_port: %s", error)
             return -1
 
@@ -146,68 +154,84 @@ class TransferEngine:
 
     def register_memory(self, buffer_addr, capacity, location="*"):
         try:
-            self._buffers[buffer_addr] = self._engine.register_memory(buffer_addr, capacity, EVERYTHING)
+            address, size_bytes = take.number("buffer_addr", buffer_addr).value, take.number("capacity", capacity).value
+            self._buffers[address] = self._engine.register_memory(address, size_bytes, EVERYTHING)
             return 0
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("register_memory: %s", error)
             return -1
 
     def unregister_memory(self, buffer_addr):
-        buffer = self._buffers.get(buffer_addr)
-        if buffer is None:
-            log.error("unregister_memory: no memory is registered at 0x%x", buffer_addr)
-            return -1
         try:
-            self._engine.unregister_memory(buffer)
-        except transfer.Error as error:  # peers may still reach it: it can be asked again
+            address = take.number("buffer_addr", buffer_addr).value
+            if address not in self._buffers:
+                raise ValueError(f"no memory is registered at 0x{address:x}")
+            self._engine.unregister_memory(self._buffers[address])
+        except REFUSED as error:  # peers may still reach it: it can be asked again
             log.error("unregister_memory: %s", error)
             return -1
-        self._buffers.pop(buffer_addr, None)
+        self._buffers.pop(address, None)
         return 0
 
     def batch_register_memory(self, buffer_addresses, capacities, location="*"):
-        if len(buffer_addresses) != len(capacities):
-            log.error("batch_register_memory: %d addresses and %d capacities", len(buffer_addresses), len(capacities))
+        try:
+            addresses = take.numbers("buffer_addresses", buffer_addresses)
+            sizes = take.numbers("capacities", capacities)
+            if len(addresses) != len(sizes):
+                raise ValueError(f"{len(addresses)} addresses and {len(sizes)} capacities")
+        except ValueError as error:
+            log.error("batch_register_memory: %s", error)
             return -1
-        return min([self.register_memory(*each) for each in zip(buffer_addresses, capacities)] or [0])
+        return min([self.register_memory(*each) for each in zip(addresses, sizes)] or [0])
 
     def batch_unregister_memory(self, buffer_addresses):
-        return min([self.unregister_memory(each) for each in buffer_addresses] or [0])
+        addresses = take.listed("buffer_addresses", buffer_addresses)
+        return min([self.unregister_memory(each) for each in addresses] or [0])
 
     def allocate_managed_buffer(self, length):
         try:
-            return self._managed.allocate(length)
-        except transfer.Error as error:
+            return self._managed.allocate(take.number("length", length).value)
+        except REFUSED as error:
             log.error("allocate_managed_buffer: %s", error)
             return 0
 
     def free_managed_buffer(self, buffer, length):
         try:
-            self._managed.give_back(buffer, length)
+            self._managed.give_back(take.number("buffer", buffer).value, take.number("length", length).value)
             return 0
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("free_managed_buffer: %s", error)
             return -1
 
     def get_first_buffer_address(self, segment_name):
         try:
             ranges = self._ranges_now(segment_name)
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("get_first_buffer_address: %s", error)
             return 0
         managed = [address for address, size, _ in ranges if size == MANAGED_BYTES]
         return (managed or [address for address, _, _ in ranges] or [0])[0]
 
     def write_bytes_to_buffer(self, dest_address, src_ptr, length):
-        ctypes.memmove(dest_address, src_ptr, length)
+        source = src_ptr.encode() if isinstance(src_ptr, str) else take.data("src_ptr", src_ptr)
+        try:
+            address, size_bytes = take.number("dest_address", dest_address).value, take.number("length", length).value
+            if size_bytes > len(source):
+                raise ValueError(f"length is {size_bytes}, and src_ptr has {len(source)} bytes")
+        except ValueError as error:
+            log.error("write_bytes_to_buffer: %s", error)
+            return -1
+        ctypes.memmove(address, source, size_bytes)
         return 0
 
     def read_bytes_from_buffer(self, source_address, length):
-        return ctypes.string_at(source_address, length)
+        return ctypes.string_at(take.number("source_address", source_address).value,
+                                take.number("length", length).value)
 
     # ---- Moving
 
     def _segment(self, name):
+        take.text("the segment's name", name)
         with self._lock:
             segment = self._segments.get(name)
         if segment is None:
@@ -246,11 +270,16 @@ class TransferEngine:
         self._engine.close_segment(segment)
 
     def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
+        buffers, lengths = take.numbers("buffers", buffers), take.numbers("lengths", lengths)
+        peers, opcode = take.numbers("peer_buffer_addresses", peers), take.choice("opcode", opcode).value
         if not len(buffers) == len(peers) == len(lengths):
-            raise transfer.Error(f"{len(buffers)} buffers, {len(peers)} addresses, {len(lengths)} lengths")
-        told = None if notify is None else (notify.name, str(notify.msg).encode(errors="replace"))
+            raise ValueError(f"{len(buffers)} buffers, {len(peers)} addresses, {len(lengths)} lengths")
+        told = None
+        if notify is not None:
+            take.instance("notify", notify, TransferNotify)
+            told = notify.name, str(notify.msg).encode(errors="replace")
         segment = self._segment(target)
-        batch = self._engine.submit(segment, int(opcode), buffers, peers, lengths, told)
+        batch = self._engine.submit(segment, opcode, buffers, peers, lengths, told)
         self._submitted[batch] = target, segment
         return batch
 
@@ -282,7 +311,7 @@ class TransferEngine:
                     break
             causes = ["not within the time limit"] if failed is None else map(transfer.cause_name, failed)
             log.error("transfer with %s: %s", target_hostname, ", ".join(causes))
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("transfer with %s: %s", target_hostname, error)
         return -1
 
@@ -312,7 +341,7 @@ class TransferEngine:
         """A number for get_batch_transfer_status; 0: it was not submitted."""
         try:
             return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode)
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("transfer with %s: %s", target_hostname, error)
             return 0
 
@@ -327,8 +356,8 @@ class TransferEngine:
     def get_batch_transfer_status(self, batch_ids):
         """Waits until all have ended: 0 if all are done."""
         try:
-            return 0 if all([self._end(batch) == set() for batch in batch_ids]) else -1
-        except transfer.Error as error:
+            return 0 if all([self._end(batch) == set() for batch in take.numbers("batch_ids", batch_ids)]) else -1
+        except REFUSED as error:
             log.error("get_batch_transfer_status: %s", error)
             return -1
 
@@ -340,10 +369,11 @@ class TransferEngine:
     def transfer_check_status(self, batch_id):
         """1: done; 0: under way; -1: failed. It is told once that it has ended."""
         try:
+            batch_id = take.number("batch_id", batch_id).value
             if not self._engine.wait(batch_id, 0):
                 return 0
             return 1 if self._end(batch_id) == set() else -1
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("transfer_check_status: %s", error)
             return -1
 
@@ -354,7 +384,7 @@ class TransferEngine:
         try:
             while (next_one := self._engine.next_notification()) is not None:
                 taken.append(TransferNotify(next_one[0], next_one[1].decode(errors="replace")))
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("get_notifies: %s", error)
         return taken
 
@@ -362,7 +392,7 @@ class TransferEngine:
         try:
             self._ranges_now(peer_server_name)
             return 0
-        except transfer.Error as error:
+        except REFUSED as error:
             log.info("send_probe: %s", error)
             return -1
 
@@ -372,12 +402,13 @@ class TransferEngine:
     def get_local_topology(self, device_name=""):
         """The RDMA devices near each memory, and the others; of those that `device_name` names, if it does. It
         needs no `initialize`."""
+        take.text_or_none("device_name", device_name)
         return transfer.topology([each.strip() for each in (device_name or "").split(",") if each.strip()])
 
     def get_engine_ptr(self):
         """Null before `initialize`."""
         try:
             return self._engine.pointer()
-        except transfer.Error as error:
+        except REFUSED as error:
             log.error("get_engine_ptr: %s", error)
             return 0

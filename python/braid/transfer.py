@@ -4,13 +4,12 @@ limits in seconds. The header says what each call means.
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import ctypes
-import math
 import os
 import threading
 import time
 import weakref
 
-from braid import _library as libraries
+from braid import _arguments as take, _library as libraries
 
 READ, WRITE = 0, 1
 BULK, URGENT = 0, 1
@@ -44,7 +43,7 @@ class Options(ctypes.Structure):
                 ("store", ctypes.c_char_p), ("gpu_memory", ctypes.c_int)]
 
 
-class Request(ctypes.Structure):
+class Request(take.Structure):
     _fields_ = [("segment", ctypes.c_uint64), ("local", ctypes.c_void_p),
                 ("address", ctypes.c_uint64), ("size_bytes", ctypes.c_uint64),
                 ("operation", ctypes.c_int), ("urgency", ctypes.c_int),
@@ -53,7 +52,7 @@ class Request(ctypes.Structure):
 
 def request(segment, operation, local, address, size_bytes, urgency=BULK, limit_s=0):
     """For submit_requests and explain_request; `limit_s` is its deadline, 0 none. One below 0 has passed."""
-    return Request(segment, local, address, size_bytes, operation, urgency, _deadline_us(limit_s))
+    return Request(segment, local, address, size_bytes, operation, urgency, take.deadline_us("limit_s", limit_s))
 
 
 class Range(ctypes.Structure):
@@ -92,7 +91,8 @@ def _call(name, *arguments):
 
 def topology(devices=()):
     """Which RDMA devices of this host are near which memory: {"cpu:0": [[the nearest], [all others]], ...}, as text."""
-    needed, names = ctypes.c_size_t(), (_texts(devices), ctypes.c_size_t(len(devices)))
+    names, needed = take.texts("devices", devices), ctypes.c_size_t()
+    names = names, ctypes.c_size_t(len(names))
     _call("topology", *names, None, ctypes.c_size_t(0), ctypes.byref(needed))
     buffer = ctypes.create_string_buffer(needed.value + 4096)
     _call("topology", *names, buffer, ctypes.c_size_t(len(buffer)), None)
@@ -103,32 +103,7 @@ def cause_name(cause):
     global _library
     if _library is None:
         _library = _load()
-    return _library.braid_transfer_cause_name(ctypes.c_int(cause)).decode()
-
-
-def _us(seconds):
-    """What has passed is 0, which waits for nothing: a number below 0 would be the longest time there is."""
-    return max(0, math.ceil(seconds * 1e6))
-
-
-def _deadline_us(limit_s):
-    """Of a request 0 means none, so that a deadline which has passed is the shortest there is."""
-    return 0 if limit_s == 0 else max(1, _us(limit_s))
-
-
-def _limit(seconds):
-    return ctypes.c_uint64(_us(seconds))
-
-
-def _texts(texts):
-    if isinstance(texts, (str, bytes)):  # its letters would be taken for names
-        raise TypeError(f"{texts!r} is one text where several may be: write [{texts!r}]")
-    return (ctypes.c_char_p * len(texts))(*[_bytes(text) for text in texts])
-
-
-def _bytes(text):
-    """Names of files and of notifications may be no UTF-8: Python's text has their bytes all the same."""
-    return text.encode(errors="surrogateescape")
+    return _library.braid_transfer_cause_name(take.choice("cause", cause)).decode()
 
 
 class _Handle:
@@ -178,10 +153,14 @@ class Transfer:
 
     def __init__(self, listen=None, addresses=(), name=None, providers=(), secret_file=None,
                  allow_unauthenticated=False, store=None, gpu_memory=False, nics=None, is_unpinned=False):
-        encoded = [_bytes(text) if text else None for text in (name, listen, secret_file, store, nics)]
-        options = Options(ctypes.sizeof(Options), encoded[0], encoded[1], _texts(addresses),
-                          len(addresses), encoded[4], _texts(providers), len(providers), encoded[2],
-                          int(allow_unauthenticated), int(is_unpinned), encoded[3], int(gpu_memory))
+        name, listen, secret_file, store, nics = (
+            take.text_or_none(*each) for each in (("name", name), ("listen", listen), ("secret_file", secret_file),
+                                                       ("store", store), ("nics", nics)))
+        addresses, providers = take.texts("addresses", addresses), take.texts("providers", providers)
+        options = Options(ctypes.sizeof(Options), name, listen, addresses, len(addresses), nics, providers,
+                          len(providers), secret_file,
+                          take.flag("allow_unauthenticated", allow_unauthenticated),
+                          take.flag("is_unpinned", is_unpinned), store, take.flag("gpu_memory", gpu_memory))
         self._handle = _Handle()
         _call("open", ctypes.byref(options), ctypes.byref(self._handle.engine))
         self._finalizer = weakref.finalize(self, self._handle.close)
@@ -209,6 +188,7 @@ class Transfer:
     @staticmethod
     def _in_turns(limit_s, is_over):
         """Calls `is_over(limit_s)` until it is so, or the limit."""
+        limit_s = take.seconds("limit_s", limit_s)
         end = time.monotonic() + limit_s
         while not is_over(min(limit_s, TURN_S)):
             limit_s = end - time.monotonic()
@@ -226,104 +206,104 @@ class Transfer:
         return self._text("name")
 
     def report(self, form=JSON):
-        return self._text("report", ctypes.c_int(form))
+        return self._text("report", take.choice("form", form))
 
     def register_memory(self, address, size_bytes, rights):
         buffer = ctypes.c_uint64()
-        self._call("register_memory", ctypes.c_void_p(address), ctypes.c_size_t(size_bytes),
-              ctypes.c_int(rights), ctypes.byref(buffer))
+        self._call("register_memory", take.number("address", address), take.number("size_bytes", size_bytes),
+                   take.choice("rights", rights), ctypes.byref(buffer))
         return buffer.value
 
     def allocate_memory(self, size_bytes, rights):
         """(address, buffer) of zeroed memory that is the engine's: gone once it is unregistered or the engine closed.
         Processes of this host map it if they may read it."""
         memory, buffer = ctypes.c_void_p(), ctypes.c_uint64()
-        self._call("allocate_memory", ctypes.c_size_t(size_bytes), ctypes.c_int(rights),
-              ctypes.byref(memory), ctypes.byref(buffer))
+        self._call("allocate_memory", take.number("size_bytes", size_bytes), take.choice("rights", rights),
+                   ctypes.byref(memory), ctypes.byref(buffer))
         return memory.value, buffer.value
 
     def unregister_memory(self, buffer, limit_s=10):
-        self._call("unregister_memory", ctypes.c_uint64(buffer),
-              _limit(limit_s))
+        self._call("unregister_memory", take.number("buffer", buffer), take.limit("limit_s", limit_s))
 
     def open_segment(self, name, limit_s=10):
         segment = ctypes.c_uint64()
-        self._call("open_segment", _bytes(name), _limit(limit_s),
-              ctypes.byref(segment))
+        self._call("open_segment", take.text("name", name), take.limit("limit_s", limit_s), ctypes.byref(segment))
         return segment.value
 
     def export_folder(self, name, folder, rights):
-        self._call("export_folder", _bytes(name), _bytes(folder), ctypes.c_int(rights))
+        self._call("export_folder", take.text("name", name), take.text("folder", folder),
+                   take.choice("rights", rights))
 
     def open_file(self, segment, path, rights, limit_s=10):
         """A segment of its own: the file, by positions. `path`: "folder/file"."""
         file = ctypes.c_uint64()
-        self._call("open_file", ctypes.c_uint64(segment), _bytes(path), ctypes.c_int(rights),
-              _limit(limit_s), ctypes.byref(file))
+        self._call("open_file", take.number("segment", segment), take.text("path", path),
+                   take.choice("rights", rights), take.limit("limit_s", limit_s), ctypes.byref(file))
         return file.value
 
     def file_bytes(self, file):
         """Its size when it was opened."""
         size_bytes = ctypes.c_uint64()
-        self._call("file_bytes", ctypes.c_uint64(file), ctypes.byref(size_bytes))
+        self._call("file_bytes", take.number("file", file), ctypes.byref(size_bytes))
         return size_bytes.value
 
     def close_segment(self, segment):
-        self._call("close_segment", ctypes.c_uint64(segment))
+        self._call("close_segment", take.number("segment", segment))
 
     def ranges(self, segment):
         """(address, size, rights) of what the owner had registered when it was opened."""
-        count = ctypes.c_size_t()
-        self._call("ranges", ctypes.c_uint64(segment), None, ctypes.c_size_t(0),
-              ctypes.byref(count))
+        segment, count = take.number("segment", segment), ctypes.c_size_t()
+        self._call("ranges", segment, None, ctypes.c_size_t(0), ctypes.byref(count))
         rows = (Range * count.value)()
-        self._call("ranges", ctypes.c_uint64(segment), rows, count, ctypes.byref(count))
+        self._call("ranges", segment, rows, count, ctypes.byref(count))
         return [(row.address, row.size_bytes, row.rights) for row in rows]
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
         """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
+        segment, operation = take.number("segment", segment).value, take.choice("operation", operation).value
+        urgency, limit_us = take.choice("urgency", urgency).value, take.deadline_us("limit_s", limit_s)
+        local, there, sizes = (take.numbers(*each) for each in (("local", local), ("there", there), ("sizes", sizes)))
         if not len(local) == len(there) == len(sizes):
             raise ValueError(f"the lists differ in length: local has {len(local)}, there {len(there)}, "
                              f"sizes {len(sizes)}")
-        limit_us = _deadline_us(limit_s)
         requests = (Request * len(sizes))()
         for one, here, far, size in zip(requests, local, there, sizes):
             one.segment, one.operation, one.urgency, one.limit_us = segment, operation, urgency, limit_us
             one.local, one.address, one.size_bytes = here, far, size
-        return self._submit(requests, None if notification is None else (segment, *notification))
+        told = None if notification is None else (segment, *take.parts("notification", notification, "name, bytes"))
+        return self._submit(requests, told)
 
     def submit_requests(self, requests, notification=None):
         """To any segments: what `request` makes. `notification`: (segment, name, bytes)."""
-        return self._submit((Request * len(requests))(*requests), notification)
+        told = None if notification is None else take.parts("notification", notification, "segment, name, bytes")
+        return self._submit(take.instances("requests", requests, Request), told)
 
-    def _submit(self, requests, notification):
-        told = None
-        if notification is not None:
-            segment, name, payload = notification
-            told = ctypes.byref(Notification(segment, _bytes(name), payload, len(payload)))
-        batch = ctypes.c_uint64()
-        self._call("submit", requests, ctypes.c_size_t(len(requests)), told,
-              ctypes.byref(batch))
+    def _submit(self, requests, told):
+        batch, notification = ctypes.c_uint64(), None
+        if told is not None:
+            segment, name, payload = told
+            payload = take.data("the notification's bytes", payload)
+            notification = ctypes.byref(Notification(take.number("the notification's segment", segment),
+                                                     take.text("the notification's name", name), payload, len(payload)))
+        self._call("submit", requests, ctypes.c_size_t(len(requests)), notification, ctypes.byref(batch))
         return batch.value
 
     def wait(self, batch, limit_s):
         """Whether it has ended by the limit."""
-        has_ended = ctypes.c_int()
+        batch, has_ended = take.number("batch", batch), ctypes.c_int()
 
         def is_over(turn_s):
-            self._call("wait", ctypes.c_uint64(batch), _limit(turn_s), ctypes.byref(has_ended))
+            self._call("wait", batch, take.limit("limit_s", turn_s), ctypes.byref(has_ended))
             return has_ended.value != 0
 
         self._in_turns(limit_s, is_over)
         return has_ended.value != 0
 
     def _outcomes(self, batch):
-        count = ctypes.c_size_t()
-        self._call("outcomes", ctypes.c_uint64(batch), ctypes.c_size_t(0), None,
-              ctypes.c_size_t(0), ctypes.byref(count))
+        batch, first, count = take.number("batch", batch), ctypes.c_size_t(0), ctypes.c_size_t()
+        self._call("outcomes", batch, first, None, ctypes.c_size_t(0), ctypes.byref(count))
         rows = (Outcome * count.value)()
-        self._call("outcomes", ctypes.c_uint64(batch), ctypes.c_size_t(0), rows, count,
-              None)
+        self._call("outcomes", batch, first, rows, count, None)
         return rows
 
     def outcomes(self, batch):
@@ -335,10 +315,10 @@ class Transfer:
         return [row.delivered_bytes for row in self._outcomes(batch)]
 
     def cancel(self, batch):
-        self._call("cancel", ctypes.c_uint64(batch))
+        self._call("cancel", take.number("batch", batch))
 
     def forget(self, batch):
-        self._call("forget", ctypes.c_uint64(batch))
+        self._call("forget", take.number("batch", batch))
 
     def event_descriptor(self):
         """Readable while batches that have ended, or notifications, have not been taken. The engine's."""
@@ -348,8 +328,9 @@ class Transfer:
 
     def take_ended(self, count_max=64):
         """Batches that have ended since the first call of event_descriptor, each once."""
-        batches, count = (ctypes.c_uint64 * count_max)(), ctypes.c_size_t()
-        self._call("take_ended", batches, ctypes.c_size_t(count_max), ctypes.byref(count))
+        count_max, count = take.number("count_max", count_max), ctypes.c_size_t()
+        batches = (ctypes.c_uint64 * count_max.value)()
+        self._call("take_ended", batches, count_max, ctypes.byref(count))
         return list(batches[:count.value])
 
     def next_notification(self, limit_s=0):
@@ -361,7 +342,7 @@ class Transfer:
         sender = ctypes.create_string_buffer(33)
 
         def is_over(turn_s):
-            self._call("next_notification", _limit(turn_s), ctypes.byref(has_come), name, payload,
+            self._call("next_notification", take.limit("limit_s", turn_s), ctypes.byref(has_come), name, payload,
                        ctypes.byref(size), sender)
             return has_come.value != 0
 
@@ -372,9 +353,10 @@ class Transfer:
 
     def explain(self, segment, size_bytes, urgency=BULK, form=TEXT):
         """Which ways a request between host memory would have, and why it takes the one that it takes."""
-        return self._text("explain", ctypes.c_uint64(segment), ctypes.c_uint64(size_bytes),
-                          ctypes.c_int(urgency), ctypes.c_int(form))
+        return self._text("explain", take.number("segment", segment), take.number("size_bytes", size_bytes),
+                          take.choice("urgency", urgency), take.choice("form", form))
 
     def explain_request(self, one, form=TEXT):
         """The same of what `request` makes, with the hops of each way."""
-        return self._text("explain_request", ctypes.byref(one), ctypes.c_int(form))
+        one = take.instance("one", one, Request)
+        return self._text("explain_request", ctypes.byref(one), take.choice("form", form))

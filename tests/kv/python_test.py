@@ -204,6 +204,43 @@ class PythonTest(unittest.TestCase):
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_arguments_that_the_library_would_misread_are_named(self):
+        model = WordsModel(self.driver, 2)
+        gpu = kv.Rank(model.context, model.base, model.stream)
+        of_tokens = kv.Model(2, 1, 64, 2, 16)
+
+        def rotation(segments=model.segments, slots=2, ranks=(gpu,), **more):
+            return kv.Rotation(segments, slots, 4, ranks, **more)
+
+        with rotation() as cache:
+            mistakes = [
+                (TypeError, "model is None", lambda: kv.segments(None, kv.BLOCK_FIRST, 8)),
+                (ValueError, "gpu_slots is 4294967304", lambda: kv.segments(of_tokens, kv.BLOCK_FIRST, 2**32 + 8)),
+                (ValueError, "layers is 4294967298", lambda: kv.Model(2**32 + 2, 1, 64, 2, 16)),
+                (TypeError, "context is None", lambda: kv.Rank(None, model.base, model.stream)),
+                (TypeError, "cache is None", lambda: kv.Rank(model.context, cache=None)),
+                (ValueError, "tensors is ", lambda: kv.segments_of([])),
+                (TypeError, r"tensors\[0\] is 5", lambda: kv.segments_of([5])),
+                (TypeError, "segments is None", lambda: rotation(segments=None)),
+                (TypeError, r"ranks\[0\] is None", lambda: rotation(ranks=[None])),
+                (ValueError, "gpu_slots is -1", lambda: rotation(slots=-1)),
+                (TypeError, "engine is 'all'", lambda: rotation(engine="all")),
+                (TypeError, "mover is None", lambda: rotation(mover=None)),
+                (TypeError, "gpu is None", lambda: kv.Worker(model.segments, 2, 4, None, 0)),
+                (TypeError, "operation is None", lambda: cache.apply(None, [])),
+                (TypeError, "blocks is None", lambda: cache.apply(kv.SEAL, None)),
+                (TypeError, r"blocks\[0\] is None", lambda: cache.gpu_slots([None])),
+                (ValueError, r"evict\[0\] is", lambda: cache.submit(evict=[2**64])),
+                (TypeError, "writes_through is None", lambda: cache.submit(writes_through=None)),
+                (TypeError, "down_bytes is None", lambda: cache.submit(down_bytes=None)),
+                (TypeError, "block is None", lambda: cache.find(None)),
+                (TypeError, "rank is None", lambda: cache.host_block(None, 1)),
+                (TypeError, "report is 'text'", lambda: cache.give_report(0, "text")),
+                (TypeError, "refusal is None", lambda: kv.refusal_words(None))]
+            for kind, words, call in mistakes:
+                with self.subTest(words), self.assertRaisesRegex(kind, words):
+                    call()
+
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(kv.Error, "layers is 0"):
             kv.segments(kv.Model(0, 1, 64, 2, 16), kv.BLOCK_FIRST, 8)

@@ -108,6 +108,26 @@ assert managed != 0 and engine.free_managed_buffer(managed, 100_000) == 0
 assert engine.batch_register_memory([source, target], [64]) == -1, "one capacity is missing"
 assert engine.batch_transfer_sync_write(there, [source], [target], [64, 64]) == -1
 
+# An argument of a wrong type raises TypeError, as in the wheel; a value that is none has the answer of a failure.
+wrong_types = {"local_hostname": ("initialize", None, "P2PHANDSHAKE", "rdma", ""), "buffer_addr": ("register_memory", None, 64),
+               r"capacities\[0\]": ("batch_register_memory", [source], [None]), "length": ("allocate_managed_buffer", None),
+               "segment": ("send_probe", None), r"buffers\[0\]": ("transfer_sync_write", there, None, target, 64),
+               "opcode": ("transfer_sync", there, source, target, 64, None), "batch_id": ("transfer_check_status", None),
+               "notify": ("transfer_sync", there, source, target, 64, TransferOpcode.Write, "layers"),
+               "batch_ids": ("get_batch_transfer_status", None), "device_name": ("get_local_topology", 5),
+               "src_ptr": ("write_bytes_to_buffer", source, None, 4), "source_address": ("read_bytes_from_buffer", None, 4)}
+for argument, (name, *arguments) in wrong_types.items():
+    try:
+        getattr(engine, name)(*arguments)
+        raise AssertionError(f"{name}{tuple(arguments)} was taken")
+    except TypeError as error:
+        assert re.search(f"{argument}.* is ", str(error)), error
+assert engine.transfer_sync_write(there + "\0", source, target, 64) == -1
+assert engine.transfer_sync_write(there, source, target, 2**64 + 64) == -1
+assert engine.write_bytes_to_buffer(source, b"1234", 5) == -1, "src_ptr ends before"
+assert engine.free_managed_buffer(managed, 100_000) == -1, "it is free already"
+assert engine.initialize("127.0.0.1\0", "P2PHANDSHAKE", "rdma", "") == -1
+
 # Before `initialize` calls fail as others do: nothing is raised.
 closed = TransferEngine()
 failures = {"register_memory": (source, 64), "unregister_memory": (source,), "batch_register_memory": ([source], [64]),

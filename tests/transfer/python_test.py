@@ -241,6 +241,48 @@ class Moves(unittest.TestCase):
         with self.assertRaises(TypeError):
             transfer.topology("mlx5_0")
 
+    def test_arguments_that_the_library_would_misread_are_named(self):
+        engine, segment, name = self.engine, self.segments[0], self.owners[0].name()
+        one = transfer.request(segment, transfer.READ, self.here, self.theirs[0], 64)
+        mistakes = [
+            (ValueError, "name is .*NUL", lambda: engine.open_segment(name + "\0b")),
+            (TypeError, "name is None", lambda: engine.open_segment(None)),
+            (TypeError, "limit_s is None", lambda: engine.open_segment(name, None)),
+            (ValueError, "limit_s is nan", lambda: engine.wait(1, float("nan"))),
+            (TypeError, "limit_s is None", lambda: engine.next_notification(None)),
+            (ValueError, "folder is .*NUL", lambda: engine.export_folder("files", "/tmp\0b", transfer.MAY_READ)),
+            (ValueError, "path is .*NUL", lambda: engine.open_file(segment, "files/a\0b", transfer.MAY_READ)),
+            (TypeError, "rights is None", lambda: engine.allocate_memory(SIZE, None)),
+            (ValueError, f"segment is {segment + 2**64}", lambda: engine.ranges(segment + 2**64)),
+            (TypeError, "address is None", lambda: engine.register_memory(None, SIZE, EVERYTHING)),
+            (ValueError, "size_bytes is -1", lambda: engine.register_memory(self.here, -1, EVERYTHING)),
+            (TypeError, "batch is None", lambda: engine.outcomes(None)),
+            (TypeError, "count_max is None", lambda: engine.take_ended(None)),
+            (TypeError, r"local\[1\] is None",
+             lambda: engine.submit(segment, transfer.READ, [self.here, None], self.theirs, [64, 64])),
+            (ValueError, r"sizes\[0\] is",
+             lambda: engine.submit(segment, transfer.READ, [self.here], self.theirs[:1], [2**64 + 64])),
+            (TypeError, "local is None", lambda: transfer.request(segment, transfer.READ, None, self.theirs[0], 64)),
+            (TypeError, r"requests\[1\] is None", lambda: engine.submit_requests([one, None])),
+            (TypeError, "notification is .*name, bytes", lambda: engine.submit_requests([one], ("name", b""))),
+            (ValueError, "name is .*NUL", lambda: engine.submit_requests([one], (segment, "a\0b", b""))),
+            (TypeError, "bytes is 'text'", lambda: engine.submit_requests([one], (segment, "name", "text"))),
+            (TypeError, "one is None", lambda: engine.explain_request(None)),
+            (TypeError, "cause is None", lambda: transfer.cause_name(None)),
+            (TypeError, "devices is None", lambda: transfer.topology(None)),
+            (TypeError, "addresses is None", lambda: transfer.Transfer(addresses=None)),
+            (TypeError, "listen is 4750", lambda: transfer.Transfer(listen=4750)),
+            (ValueError, "store is .*NUL", lambda: opened(store="redis://127.0.0.1:1\0")),
+            (TypeError, "gpu_memory is None", lambda: opened(gpu_memory=None))]
+        for kind, words, call in mistakes:
+            with self.subTest(words), self.assertRaisesRegex(kind, words):
+                call()
+
+    def test_one_may_wait_for_ever(self):
+        segment = self.engine.open_segment(self.owners[0].name(), float("inf"))
+        batch = self.engine.submit(segment, transfer.READ, [self.here], [self.theirs[0]], [64])
+        self.assertTrue(self.engine.wait(batch, float("inf")))
+
     def test_with_closes_it(self):
         with opened() as engine:
             self.assertTrue(engine.name())
