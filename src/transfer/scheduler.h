@@ -274,6 +274,8 @@ class Scheduler {
   uint64_t head_of(Flow& flow);
   void stop(uint64_t slot, Outcome why);
   void end_if_final(uint64_t slot);
+  void leave_peer(const Request& request);
+  void end_flow(uint32_t index);
   void fence_what_is_late(const Request& request);
   void deliver(uint64_t slice);
   void requeue(uint64_t slice);

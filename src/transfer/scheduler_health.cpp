@@ -24,7 +24,7 @@ double Scheduler::jitter() {
 
 bool Scheduler::is_wanted(const Path& path) const {
   const auto peer = peers_.find(path.spec.peer);
-  return peer != peers_.end() && peer->second.requests > 0;
+  return peer != peers_.end() && !peer->second.requests.empty();
 }
 
 void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
@@ -52,11 +52,15 @@ void Scheduler::state_changed(uint32_t index, PathState from, uint64_t now_ns) {
 }
 
 // If a NIC is at fault, all its pairs become suspect: each is probed before it is used again.
-void Scheduler::judge_nic(uint32_t rail, uint64_t now_ns) {
-  if (!is_nic_at_fault(rails_[rail].record)) return;
-  for (const uint32_t path : rails_[rail].paths)
+void Scheduler::judge_nic(uint32_t index, uint64_t now_ns) {
+  Rail& rail = rails_[index];
+  // Each pair that becomes suspect leads here again.
+  if (rail.is_judged || !is_nic_at_fault(rail.record)) return;
+  rail.is_judged = true;
+  for (const uint32_t path : rail.paths)
     if (paths_[path].health.is_usable())
       change(path, now_ns, [&](Health& health) { health.overdue(now_ns, jitter()); });
+  rail.is_judged = false;
 }
 
 void Scheduler::path_failed(uint32_t path, uint64_t now_ns) {

@@ -6,7 +6,8 @@
 namespace braid::transfer {
 namespace {
 
-// Requests without a usable way fail together, up to so much late: each look visits all of them.
+// Requests without a usable way fail together, up to so much late: each look visits all of their
+// way set.
 constexpr uint64_t kLookAgainNs = 1'000'000;
 
 }  // namespace
@@ -30,7 +31,10 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
   ++flows_[flow].requests;
   enqueue(slot, request, false);
   add_backlog(request, request.spec.size_bytes);
-  if (++peers_[peer].requests == 1)  // its broken paths are wanted now
+  std::vector<uint64_t>& of_peer = peers_[peer].requests;
+  request.index = of_peer.size();
+  of_peer.push_back(slot);
+  if (of_peer.size() == 1)  // its broken paths are wanted now
     for (const uint32_t path : peers_[peer].paths) set_path_timer(path);
   if (deadline_ns != kNever) deadlines_.insert({deadline_ns, slot});
 }
@@ -55,7 +59,10 @@ uint32_t Scheduler::flow_of(const RequestSpec& spec) {
     free_flows_.pop_back();
     flows_[index] = {};
   }
+  std::vector<uint32_t>& of_ways = ways_[spec.ways].flows;
   flows_[index].key = key;
+  flows_[index].place = of_ways.size();
+  of_ways.push_back(index);
   return flow_by_key_[key] = index;
 }
 
@@ -142,10 +149,9 @@ void Scheduler::cancel(uint64_t id, uint64_t, Outcome why) {
 }
 
 void Scheduler::peer_lost(uint64_t peer, uint64_t) {
-  std::vector<uint64_t> slots;
-  requests_.for_each([&](uint64_t slot, const Request& request) {
-    if (request.spec.peer == peer) slots.push_back(slot);
-  });
+  const auto lost = peers_.find(peer);
+  if (lost == peers_.end()) return;
+  const std::vector<uint64_t> slots = lost->second.requests;  // those that end leave it
   for (const uint64_t slot : slots) {
     stop(slot, Outcome::kPeerLost);
     end_if_final(slot);
@@ -187,11 +193,26 @@ void Scheduler::end_if_final(uint64_t slot) {
   slot_of_.erase(request->spec.id);
   if (request->spec.urgency == Urgency::kUrgent) urgency_.urgent_ended();
   if (request->spec.deadline_ns != kNever) deadlines_.erase({request->spec.deadline_ns, slot});
-  --peers_[request->spec.peer].requests;
+  leave_peer(*request);
   const uint32_t index = request->flow;
   requests_.erase(slot);
+  if (--flows_[index].requests == 0) end_flow(index);
+}
+
+// The last one takes its place.
+void Scheduler::leave_peer(const Request& request) {
+  std::vector<uint64_t>& of_peer = peers_[request.spec.peer].requests;
+  requests_.find(of_peer.back())->index = request.index;
+  of_peer[request.index] = of_peer.back();
+  of_peer.pop_back();
+}
+
+void Scheduler::end_flow(uint32_t index) {
   Flow& flow = flows_[index];
-  if (--flow.requests > 0) return;
+  std::vector<uint32_t>& of_ways = ways_[flow.ways()].flows;
+  flows_[of_ways.back()].place = flow.place;
+  of_ways[flow.place] = of_ways.back();
+  of_ways.pop_back();
   flow.queue.clear();
   flow_by_key_.erase(flow.key);
   free_flows_.push_back(index);
@@ -223,9 +244,8 @@ void Scheduler::look_whether_reachable(uint32_t ways, uint64_t now_ns) {
   if (now_ns - since_ns < limit_ns) return;  // an earlier time's timer
   std::vector<uint64_t> failed;
   uint64_t left_ns = kNever;
-  for (const Flow& flow : flows_) {
-    if (flow.requests == 0 || std::get<1>(flow.key) != ways) continue;
-    for (const uint64_t slot : flow.queue) {
+  for (const uint32_t flow : ways_[ways].flows)
+    for (const uint64_t slot : flows_[flow].queue) {
       const Request* request = requests_.find(slot);
       if (request == nullptr || request->pending_bytes() == 0) continue;
       const uint64_t waits_ns = now_ns - std::max(since_ns, request->added_ns);
@@ -234,7 +254,6 @@ void Scheduler::look_whether_reachable(uint32_t ways, uint64_t now_ns) {
       else
         left_ns = std::min(left_ns, limit_ns - waits_ns);
     }
-  }
   for (const uint64_t slot : failed) {
     stop(slot, Outcome::kUnreachable);
     end_if_final(slot);

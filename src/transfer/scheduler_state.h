@@ -52,6 +52,7 @@ struct Scheduler::Rail {
   uint64_t delivered_bytes = 0;
   uint64_t seen_bytes = 0;  // of those, at the last look
   bool is_full = false;     // a slice has waited since the last look
+  bool is_judged = false;   // its pairs become suspect now
 };
 
 struct Scheduler::Path {
@@ -85,8 +86,8 @@ struct Scheduler::Path {
 
 struct Scheduler::Peer {
   std::vector<uint32_t> paths;
-  std::vector<uint32_t> ways;  // sets
-  size_t requests = 0;
+  std::vector<uint32_t> ways;      // sets
+  std::vector<uint64_t> requests;  // slots of those that have not ended, in any order
 };
 
 /// A slice exists from its first posting until it is delivered and none of its postings is open.
@@ -125,6 +126,7 @@ struct Scheduler::Request {
   RequestSpec spec;
   uint64_t added_ns;
   uint32_t flow = 0;
+  size_t index = 0;            // in Peer::requests
   std::deque<uint64_t> again;  // slices to be posted again; some may have been delivered since
   uint64_t again_bytes = 0;
   std::vector<uint64_t> open;  // postings
@@ -145,6 +147,7 @@ struct Scheduler::WaySet {
   uint64_t slice_bytes_min = 0;
   uint64_t slice_bytes_max = kNever;
   uint64_t unreachable_ns = kNever;  // since when none is usable, though requests want one
+  std::vector<uint32_t> flows = {};  // that have requests, in any order
 };
 
 /// Requests between the same places from the same source, in their order.
@@ -153,8 +156,10 @@ struct Scheduler::Flow {
   std::deque<uint64_t> queue;  // slots of requests; some may have nothing left to post
   uint64_t backlog_bytes = 0;
   size_t requests = 0;  // requests that have not ended
+  size_t place = 0;     // in WaySet::flows
+  uint32_t ways() const { return std::get<1>(key); }
   Urgency urgency() const { return std::get<Urgency>(key); }
-  Turns::Flow turn(uint32_t index) const { return {std::get<0>(key), std::get<1>(key), index}; }
+  Turns::Flow turn(uint32_t index) const { return {std::get<0>(key), ways(), index}; }
 };
 
 struct Scheduler::Timer {

@@ -1,6 +1,5 @@
 // What becomes of slices that are late or fail, of paths that stand still, and of probes.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <functional>
 #include <optional>
@@ -93,13 +92,6 @@ TEST(Scheduler, ASliceThatWasDeliveredFailsNoRequestHoweverLateItsOtherPostingIs
   }
   EXPECT_GE(ends, 1u);
   EXPECT_EQ(rails.scheduler.request_count(), 0u);
-}
-
-/// Of this thread: whatever else runs on this host does not count.
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 /// How long a fence takes that ends so many late postings of cancelled requests.
