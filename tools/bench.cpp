@@ -264,9 +264,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "Native copies against braid's, in turns in one run: medians, spread, every byte verified");
   add_server_option(*command, arguments->server);
   command->add_option("--direction", arguments->direction, "h2d or d2h (default: both)");
-  command->add_option("--sizes", arguments->sizes, "sizes to copy")->capture_default_str();
-  command->add_option("--target", arguments->target, "GPU to copy to or from")
-      ->capture_default_str();
+  command->add_option("--sizes", arguments->sizes, "sizes to copy");
+  command->add_option("--target", arguments->target, "GPU to copy to or from");
   command
       ->add_option("--paths", arguments->paths,
                    "paths to use at most, the direct one included (default: one a GPU)")
@@ -275,8 +274,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->add_option(
           "--repeat", arguments->repeat,
           "rounds: one copy of each kind after a pause, then three that follow one another")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 1000));
   command
       ->add_flag("--limit,!--no-limit", arguments->with_limit,
                  "measure in turns what direct copies to every GPU at once reach, and compare "
@@ -285,11 +283,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--scenario", arguments->scenario,
                       "instead of pinned linear copies: batch (scattered segments), both "
                       "(directions at once), every-gpu (a copy each at once), pageable");
-  command->add_option("--segment", arguments->segment, "bytes of a batch's segments")
-      ->capture_default_str();
+  command->add_option("--segment", arguments->segment, "bytes of a batch's segments");
   command->add_option("--json", arguments->json_file,
                       "write the records to this file (docs/bench.md)");
-  command->add_option("--seed", arguments->seed, "of the random bytes")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "of the random bytes");
   command->footer(
       "Each copy is timed alone, between two events on its stream.\n"
       "Options of braid itself are read from the environment (docs/options.md), e.g. "

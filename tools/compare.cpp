@@ -198,7 +198,7 @@ void add_compare_command(CLI::App& app, const std::vector<std::string>& program,
                                          "run a program natively and under braid, in turns: times, "
                                          "copies, and why some stayed native");
   auto request = std::make_shared<CompareRequest>();
-  command->add_option("--turns", request->turns, "runs of each side; default: 3")->type_name("N");
+  command->add_option("--turns", request->turns, "runs of each side")->type_name("N");
   show_program_in_usage(*command);
   command->footer(
       "The other options are those of braid run.\n"

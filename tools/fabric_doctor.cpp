@@ -1,7 +1,6 @@
 #include "tools/fabric_doctor.h"
 
 #include <fmt/core.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,6 +18,8 @@
 #include "tools/commands.h"
 #include "tools/topo_text.h"
 #include "topology/machine.h"
+#include "transfer/library/addresses.h"
+#include "transfer/library/shm_room.h"
 
 namespace braid::tools {
 namespace {
@@ -52,6 +53,13 @@ bool describe_rails(const std::vector<topology::Nic>& nics) {
   return true;
 }
 
+/// False: this host does not have the address.
+bool describe_address(const std::string& address, const std::vector<topology::Nic>& nics) {
+  const Status here = transfer::check_rail_address(address, nics);
+  if (!here.ok()) fmt::print("address       no: {}\n", here.message());
+  return here.ok();
+}
+
 /// False: no engine opens at this address.
 bool describe_secret(const std::string& address) {
   const Result<fabric::Secret> secret = fabric::secret_for({}, {address});
@@ -64,22 +72,11 @@ bool describe_secret(const std::string& address) {
   return secret.ok();
 }
 
-/// libfabric's shm says that it is not there at all where it finds too little.
 void describe_shared_memory() {
-  constexpr uint64_t kOfCpuMib = 16;
-  struct statvfs found {};
-  if (statvfs("/dev/shm", &found) != 0) {
-    fmt::print("/dev/shm      is missing, so shm cannot work: mount a tmpfs there\n");
-    return;
-  }
-  const uint64_t free_mib = uint64_t{found.f_bavail} * found.f_bsize >> 20;
-  const uint64_t wanted_mib = kOfCpuMib * static_cast<uint64_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  fmt::print("/dev/shm      {} MiB free{}\n", free_mib,
-             free_mib >= wanted_mib
-                 ? ""
-                 : fmt::format(", too little for shm, which takes {} MiB for each CPU of the host: "
-                               "{} here. Containers: --shm-size",
-                               kOfCpuMib, wanted_mib));
+  const transfer::ShmRoom room = transfer::shm_room();
+  const Status enough = transfer::check(room);
+  fmt::print("/dev/shm      {}\n",
+             enough.ok() ? fmt::format("{} MiB free", room.free_mib) : enough.message());
 }
 
 // ---- Providers ----
@@ -230,6 +227,7 @@ int fabric_doctor(const std::string& address) {
   const std::vector<topology::Nic> nics = topology::host_nics();
   fmt::print("{}\n", nics_text(nics));
   const bool has_rails = describe_rails(nics);
+  const bool has_address = describe_address(address, nics);
   const bool has_secret = describe_secret(address);
   describe_shared_memory();
   const auto library = ofi::library();
@@ -241,7 +239,7 @@ int fabric_doctor(const std::string& address) {
   }
   const bool has_provider = library.ok() && describe_providers(address);
   const bool has_local = describe_gpu_memory(address, library.ok());
-  return has_rails && has_secret && (has_provider || has_local) ? 0 : 1;
+  return has_rails && has_address && has_secret && (has_provider || has_local) ? 0 : 1;
 }
 
 }  // namespace braid::tools

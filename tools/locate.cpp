@@ -53,31 +53,40 @@ namespace {
 
 fs::path profile_folder() { return install_root() / "share" / "braid" / "profiles"; }
 
-std::string what_to_write() {
+std::string what_to_write(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(profile_folder(), ignored))
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
   if (names.empty())
-    return "The profiles that belong to braid are missing from " + profile_folder().string() +
+    return "The profiles that belong to braid are missing from " + folder.string() +
            ": move or install bin, lib and share together, or write the path of a JSON profile";
   std::sort(names.begin(), names.end());
   return fmt::format("Write the path of a JSON profile, or one of: {}", fmt::join(names, ", "));
 }
 
-}  // namespace
-
-Result<fs::path> find_profile(const std::string& name_or_path) {
+// `what` it is, in errors: "server profile".
+Result<fs::path> find_in(const fs::path& folder, const std::string& what,
+                         const std::string& name_or_path) {
   const bool is_path =
       name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
-  const fs::path path =
-      is_path ? fs::path(name_or_path) : profile_folder() / (name_or_path + ".json");
+  const fs::path path = is_path ? fs::path(name_or_path) : folder / (name_or_path + ".json");
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return fs::absolute(path);
   if (fs::exists(path, ignored))
-    return Status::error("'" + path.string() + "' is no regular file, as a server profile is",
-                         what_to_write());
-  return Status::error("there is no server profile '" + name_or_path + "'", what_to_write());
+    return Status::error("'" + path.string() + "' is no regular file, as a " + what + " is",
+                         what_to_write(folder));
+  return Status::error("there is no " + what + " '" + name_or_path + "'", what_to_write(folder));
+}
+
+}  // namespace
+
+Result<fs::path> find_profile(const std::string& name_or_path) {
+  return find_in(profile_folder(), "server profile", name_or_path);
+}
+
+Result<fs::path> find_cluster(const std::string& name_or_path) {
+  return find_in(profile_folder() / "clusters", "cluster profile", name_or_path);
 }
 
 }  // namespace braid::tools

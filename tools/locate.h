@@ -30,5 +30,7 @@ Result<std::filesystem::path> find_emulated_driver();
 /// The absolute path of a profile, given its name ("h20x8") or a path to a JSON file. The error
 /// names what was asked for and lists the profiles there are.
 Result<std::filesystem::path> find_profile(const std::string& name_or_path);
+/// The same of a cluster ("limited-rails"), as `braid simulate transfer` has them.
+Result<std::filesystem::path> find_cluster(const std::string& name_or_path);
 
 }  // namespace braid::tools

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "braid/transfer_abi.h"
 #include "tools/commands.h"
+#include "tools/help.h"
 #include "tools/locate.h"
+#include "tools/write_file.h"
 
 namespace braid::tools {
 
@@ -22,15 +23,6 @@ int fail(const Status& status) {
   fmt::print(stderr, "braid: {}{}\n", status.message(), cause);
   return 1;
 }
-
-namespace {
-
-Status cannot_write(const std::string& path, int error) {
-  return Status::error(fmt::format("cannot write '{}': {}", path, std::strerror(error)),
-                       "Name a file in a folder that is there, where you may write");
-}
-
-}  // namespace
 
 Status check_writable(const std::string& path) {
   namespace fs = std::filesystem;
@@ -68,7 +60,7 @@ void add_server_option(CLI::App& command, std::string& server) {
 }
 
 void show_program_in_usage(CLI::App& command) {
-  const auto usage = std::make_shared<CLI::Formatter>();
+  const auto usage = std::make_shared<HelpFormatter>();
   usage->label("OPTIONS", "OPTIONS] -- PROGRAM [ARGUMENTS...");  // it adds the outer brackets
   command.formatter(usage);
 }
@@ -94,17 +86,31 @@ int check_output(int exit_code) {
   return fail(Status::error("standard output cannot be written"));
 }
 
-// CLI11 says of an unknown command only that one is required.
-Status check_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return {};
+// Names those that are not hidden.
+std::string commands_of(const CLI::App& app) {
   std::string names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == argv[1]) return {};
-    if (command->get_group().empty()) continue;  // hidden
-    names += (names.empty() ? "" : ", ") + command->get_name();
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (!command->get_group().empty()) names += (names.empty() ? "" : ", ") + command->get_name();
+  return names;
+}
+
+// CLI11 says of a command that is unknown or missing only that one is required.
+Status check_command(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* command = &app;
+  std::string words = "braid";
+  for (int i = 1; command->get_require_subcommand_min() > 0; ++i) {
+    if (i < argc && argv[i][0] == '-') return {};  // --help
+    const auto found = command->get_subcommands(
+        [&](const CLI::App* one) { return i < argc && one->get_name() == argv[i]; });
+    if (found.empty())
+      return Status::error(
+          i < argc ? fmt::format("'{}' is not a command", argv[i])
+                   : fmt::format("'{}' needs a command", words),
+          fmt::format("The commands are {}; see {} --help", commands_of(*command), words));
+    command = found.front();
+    words += " " + command->get_name();
   }
-  return Status::error(fmt::format("'{}' is not a command", argv[1]),
-                       fmt::format("The commands are {}; see braid --help", names));
+  return {};
 }
 
 }  // namespace
@@ -121,6 +127,7 @@ int main(int argc, char** argv) {
       "it can.",
       "braid"};
   app.require_subcommand(1);
+  braid::tools::show_defaults(app);
   app.set_version_flag("--version", "braid " BRAID_VERSION);
   int exit_code = 0;
   const std::vector<std::string> program = braid::tools::take_program(argc, argv);

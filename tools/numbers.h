@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 
@@ -31,11 +32,24 @@ inline CLI::Validator zero_or_more() {
           "NONNEGATIVE"};
 }
 
+/// The shortest text that `as_size` reads: "64K", "1G".
+inline std::string size_text(uint64_t bytes) {
+  std::string suffix;
+  for (const char* next : {"K", "M", "G", "T"}) {
+    if (bytes == 0 || bytes % 1024 != 0) break;
+    bytes /= 1024;
+    suffix = next;
+  }
+  return std::to_string(bytes) + suffix;
+}
+
 /// Bytes, as "64K" or "1G". What is added later as a transformation comes first.
 inline CLI::Option* as_size(CLI::Option* option) {
   const auto refuse_negative = [](std::string& text) {
     return text.starts_with('-') ? "'" + text + "' is not 0 or more" : std::string();
   };
+  if (const std::string bytes = option->get_default_str(); !bytes.empty())
+    option->default_str(size_text(std::stoull(bytes)));
   return option->transform(CLI::AsSizeValue(false))->transform(CLI::Validator(refuse_negative, ""));
 }
 

@@ -13,6 +13,7 @@
 #include "serving/policies/make_policy.h"
 #include "tools/commands.h"
 #include "tools/numbers.h"
+#include "tools/one_of.h"
 #include "tools/serving/designer.h"
 #include "tools/serving/losses.h"
 #include "tools/serving/report.h"
@@ -65,16 +66,6 @@ Result<figures::Setting> setting_of(const Options& options) {
   return setting;
 }
 
-/// One level: a mistyped path is not to grow from the root.
-Status make_folder(const fs::path& folder) {
-  std::error_code error;
-  if (fs::is_directory(folder, error)) return {};
-  if (fs::create_directory(folder, error)) return {};
-  return Status::error(fmt::format("the folder '{}' cannot be made: {}", folder.string(),
-                                   error ? error.message() : "a file has its name"),
-                       "Name a folder in one that is there, where you may write");
-}
-
 Status make_figures(const Options& options, const figures::Setting& setting,
                     figures::Laboratory& laboratory) {
   std::vector<std::string> names = {options.figure};
@@ -103,8 +94,9 @@ Status make_figures(const Options& options, const figures::Setting& setting,
   return {};
 }
 
+// Without a policy and a rate.
 Result<figures::Case> case_of(const Options& options, const figures::Setting& setting,
-                              figures::Designer& designer) {
+                              const figures::Designer& designer) {
   BRAID_LET(one, designer.base(options.model, options.gpu, designer.chats()));
   if (options.hbm_gb > 0) one.engine.gpu.hbm_bytes = options.hbm_gb * 1e9;
   one.engine.host_bytes = options.host_gb * 1e9;
@@ -113,19 +105,11 @@ Result<figures::Case> case_of(const Options& options, const figures::Setting& se
     one.trace = setting.trace;
     one.lengths = nullptr;
   }
-  one.arrivals.rate_rps = options.rate_rps;
-  if (options.rate_rps <= 0) {
-    BRAID_LET(knee, designer.knee_rps(one));
-    one.arrivals.rate_rps = options.load * knee;
-  }
   return one;
 }
 
-Status print_runs(const Options& options, const figures::Setting& setting,
-                  figures::Laboratory& laboratory) {
-  figures::Designer designer(setting, laboratory);
-  BRAID_LET(base, case_of(options, setting, designer));
-  BRAID_LET(blocks, base.engine.gpu_blocks());
+Result<std::vector<figures::Case>> cases_of(const Options& options, const figures::Case& base,
+                                            const figures::Designer& designer) {
   std::vector<figures::Case> cases;
   for (const std::string& policy : options.policies) {
     figures::Arm arm = figures::plain(policy, options.link);
@@ -134,11 +118,28 @@ Status print_runs(const Options& options, const figures::Setting& setting,
     BRAID_LET(one, designer.with(base, arm));
     cases.push_back(one);
   }
+  return cases;
+}
+
+Result<double> rate_of(const Options& options, const figures::Case& base,
+                       figures::Designer& designer) {
+  if (options.rate_rps > 0) return options.rate_rps;
+  BRAID_LET(knee, designer.knee_rps(base));
+  return options.load * knee;
+}
+
+Status print_runs(const Options& options, const figures::Setting& setting,
+                  figures::Laboratory& laboratory) {
+  figures::Designer designer(setting, laboratory);
+  BRAID_LET(base, case_of(options, setting, designer));
+  BRAID_LET(blocks, base.engine.gpu_blocks());
+  BRAID_LET(cases, cases_of(options, base, designer));
+  BRAID_LET(rate_rps, rate_of(options, base, designer));  // simulates: all options are checked
+  for (figures::Case& one : cases) one.arrivals.rate_rps = rate_rps;
   BRAID_TRY(laboratory.run(cases));
   fmt::print(
       "simulated: {}; {:.2f} requests/s; {} blocks of KV cache; {} seeds\nstep times: {}\n\n",
-      figures::words_of(base), base.arrivals.rate_rps, blocks, laboratory.seeds(),
-      setting.calibration.source);
+      figures::words_of(base), rate_rps, blocks, laboratory.seeds(), setting.calibration.source);
   using namespace figures::shown;
   const std::vector<figures::Shown> columns = {kTtft,    kTbtTokens, kTbtMeans,   kTbtLongest,
                                                kTtftP99, kTbtP99,    kLongestP99, kThroughput,
@@ -244,8 +245,11 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* serving_command = command->add_subcommand(
       "serving", "requests, a GPU, its links and a policy, in virtual time");
-  CLI::Option* figure =
-      serving_command->add_option("--figure", options->figure, listed_figures())->type_name("NAME");
+  std::vector<std::string> figures = names_of(figures::figure_names());
+  figures.insert(figures.begin(), "all");
+  CLI::Option* figure = serving_command->add_option("--figure", options->figure, listed_figures())
+                            ->type_name("NAME")
+                            ->check(one_of("figure", std::move(figures)));
   serving_command->add_option("--out", options->out, "where figures and their report go")
       ->type_name("DIR");
   serving_command

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/try.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
+#include "tools/one_of.h"
 #include "tools/write_file.h"
 #include "transfer/sim/figures.h"
 
@@ -25,27 +27,22 @@ struct SimulateOptions {
   std::string limited = "limited-rails";
 };
 
-std::string figure_names() {
-  std::string names;
-  for (const sim::FigureRow& row : sim::figure_rows())
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
-  return names;
-}
-
-Result<sim::Cluster> find_cluster(const std::string& name_or_path) {
-  const bool is_path =
-      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
-  const std::string path =
-      is_path
-          ? name_or_path
-          : (install_root() / "share/braid/profiles/clusters" / (name_or_path + ".json")).string();
+Result<sim::Cluster> load_cluster(const std::string& name_or_path) {
+  BRAID_LET(path, find_cluster(name_or_path));
   return sim::load_cluster(path);
 }
 
+// Simulations take minutes: it says before them where their results cannot go.
+Status check_outputs(const SimulateOptions& options) {
+  if (!options.out.empty()) BRAID_TRY(make_folder(options.out));
+  return options.json_file.empty() ? Status() : check_writable(options.json_file);
+}
+
 int simulate(const SimulateOptions& options) {
-  const auto testbed = find_cluster(options.testbed), limited = find_cluster(options.limited);
+  const auto testbed = load_cluster(options.testbed), limited = load_cluster(options.limited);
   for (const auto* cluster : {&testbed, &limited})
     if (!cluster->ok()) return fail(cluster->status());
+  if (const Status refused = check_outputs(options); !refused.ok()) return fail(refused);
   const sim::Clusters clusters{testbed.value(), limited.value()};
   std::vector<sim::Figure> figures;
   for (const sim::FigureRow& row : sim::figure_rows()) {
@@ -83,15 +80,11 @@ void add_simulate_transfer_command(CLI::App& app, int& exit_code) {
                                            "transfers over many rails (docs/transfer.md), beside "
                                            "other methods and an oracle; the exit "
                                            "code is 1 where a bar is not met");
-  command->add_option("--figure", options->figure, "all, or one of: " + figure_names())
+  std::vector<std::string> figures = names_of(sim::figure_rows());
+  figures.insert(figures.begin(), "all");
+  command->add_option("--figure", options->figure, fmt::format("{}", fmt::join(figures, ", ")))
       ->type_name("NAME")
-      ->check([](const std::string& name) {
-        const auto& rows = sim::figure_rows();
-        const bool is_known =
-            name == "all" || std::any_of(rows.begin(), rows.end(),
-                                         [&](const auto& row) { return name == row.name; });
-        return is_known ? "" : "is no figure: write all, or one of " + figure_names();
-      });
+      ->check(one_of("figure", figures));
   command->add_option("--seeds", options->seeds, "runs of each case, with seeds 1 to N")
       ->check(CLI::Range(1, 1000));
   command

@@ -69,10 +69,7 @@ class OwnTarget {
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       dup2(ends[1], STDOUT_FILENO);
-      Transfer::Options nameless = options;
-      nameless.name.clear();
-      nameless.listen.clear();
-      const Status done = be_target(nameless, bench);
+      const Status done = be_target(beside(options), bench);
       _exit(done.ok() ? 0 : fail(done));
     }
     close(ends[1]);
@@ -109,6 +106,16 @@ Status choose_range(Bench& bench) {
   if (options.target_range_size > 0)
     bench.size_bytes = std::min(bench.size_bytes, options.target_range_size);
   return {};
+}
+
+/// Patterns and classes either read or write.
+Status check_operation(const TebenchOptions& options) {
+  const bool is_sweep = options.pattern == "sweep" && options.workload_classes_json.empty();
+  if (is_sweep || options.op_type == "read" || options.op_type == "write") return {};
+  return Status::error(
+      fmt::format("--op_type {} is for --pattern sweep without --workload_classes_json",
+                  options.op_type),
+      "Choose --op_type read or write, or leave the pattern out");
 }
 
 /// Both lead to no row at all.
@@ -193,7 +200,8 @@ int run(const Transfer::Options& options, const TebenchOptions& wanted) {
   Bench bench;
   bench.options = wanted;
   set_threads(classes.value(), bench.options);
-  if (const Status no = check_ranges(bench.options); !no.ok()) return fail(no);
+  for (const Status& no : {check_operation(bench.options), check_ranges(bench.options)})
+    if (!no.ok()) return fail(no);
   OwnTarget target;
   if (wanted.has_own_target) {
     const auto name = target.start(options, wanted);

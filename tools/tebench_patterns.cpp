@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "tools/tebench.h"
+#include "tools/transfer_options.h"
 
 namespace braid::tools {
 namespace {
@@ -45,20 +46,44 @@ Requests blocks(const Bench& bench, Operation operation, int thread, int threads
   return all;
 }
 
+constexpr uint64_t kSeed = 0;
+
+/// What --op_type write_seed has left. A target of --pair is new: nobody has written there yet.
+Status seed(Bench& bench) {
+  constexpr uint64_t kPart = 64 << 20;
+  for (uint64_t at = 0; at < bench.size_bytes; at += kPart) {
+    Requests part = {request(bench, Operation::kWrite, at, std::min(kPart, bench.size_bytes - at),
+                             Urgency::kBulk)};
+    part.front().limit = {};
+    Turn turn;
+    BRAID_TRY(fill(bench, part, kSeed, turn));
+    BRAID_TRY(transfer_once(bench, part, turn));
+  }
+  return {};
+}
+
+/// Whether what was read is what --op_type write_seed writes.
+Status compare_with_seed(const Bench& bench, const Requests& reads, Turn& turn) {
+  const Status same = compare(bench, reads, kSeed, turn);
+  if (same.ok()) return same;
+  return Status::error(same.message(),
+                       "read_verify expects what --op_type write_seed has left: run that first, "
+                       "with the same sizes, and write nothing there in between");
+}
+
 /// One turn of --op_type.
 Status operate(Bench& bench, Requests reads, Turn& turn) {
   const std::string& type = bench.options.op_type;
   if (bench.options.check_consistency) return write_and_read_back(bench, std::move(reads), turn);
   Requests writes = reads;
   for (Transfer::Request& each : writes) each.operation = Operation::kWrite;
-  constexpr uint64_t kSeed = 0;
   if (type == "write_seed") BRAID_TRY(fill(bench, writes, kSeed, turn));
   if (type != "read" && type != "read_verify") BRAID_TRY(transfer_once(bench, writes, turn));
   if (type == "write" || type == "write_seed") return {};
   const uint64_t late_before = turn.moved.late;
   BRAID_TRY(transfer_once(bench, reads, turn));
   if (type != "read_verify" || turn.moved.late != late_before) return {};
-  return compare(bench, reads, kSeed, turn);
+  return compare_with_seed(bench, reads, turn);
 }
 
 Status run_row(Bench& bench, uint64_t block_bytes, uint64_t batch, int threads,
@@ -206,11 +231,8 @@ Status run_incast(Bench& bench, const Transfer::Options& options, std::vector<Te
   std::vector<Transfer> engines;
   std::vector<Bench> benches(count, bench);
   engines.reserve(count);
-  Transfer::Options nameless = options;
-  nameless.name.clear();
-  nameless.listen.clear();
   for (size_t i = 0; i < count; ++i) {
-    BRAID_LET(engine, Transfer::open(nameless));
+    BRAID_LET(engine, Transfer::open(beside(options)));
     engines.push_back(std::move(engine));
     benches[i].engine = &engines.back();
     BRAID_LET(segment,
@@ -237,6 +259,7 @@ Status run_incast(Bench& bench, const Transfer::Options& options, std::vector<Te
 Status run_sweep(Bench& bench, std::vector<TebenchRow>& rows) {
   const TebenchOptions& options = bench.options;
   BRAID_LET(classes, parse_classes(options));
+  if (options.op_type == "read_verify" && options.has_own_target) BRAID_TRY(seed(bench));
   // Without it, doubling may overflow.
   const uint64_t largest = std::min(options.max_block_size, bench.size_bytes);
   for (int threads = options.start_num_threads; threads <= options.max_num_threads; threads *= 2)

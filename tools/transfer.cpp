@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "fabric/library/trust.h"
 #include "tools/commands.h"
 #include "tools/numbers.h"
+#include "tools/segment_names.h"
 #include "tools/table.h"
 #include "tools/tebench.h"
 #include "tools/transfer_options.h"
@@ -22,7 +22,6 @@
 #include "topology/machine.h"
 #include "transfer/directory/live_report.h"
 #include "transfer/directory/resolve.h"
-#include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
 #include "transfer/library/open_rails.h"
 #include "transfer/shares.h"
@@ -45,7 +44,7 @@ std::string rights_name(transfer::Rights rights) {
 struct ServeOptions {
   uint64_t memory_bytes = 1 << 30;
   bool is_read_only = false;
-  int gpu = -1;  ///< whose memory it is; -1: the host's
+  std::optional<int> gpu;  ///< whose memory it is; none: the host's
   int seconds = 0;
   std::vector<std::string> readable;  ///< NAME=FOLDER
   std::vector<std::string> writable;
@@ -69,10 +68,9 @@ Status serve(const Transfer::Options& options, const ServeOptions& what) {
     return Status::error("nothing is to be served", "Name --memory, --export or --export-writable");
   hold_end_signals();  // before the engine's thread is there
   BRAID_TRY(load_driver_if(options.gpu_memory));
-  const std::optional<int> gpu = what.gpu < 0 ? std::nullopt : std::optional<int>(what.gpu);
   std::optional<TransferMemory> memory;
   if (what.memory_bytes > 0) {
-    BRAID_LET(opened, TransferMemory::open(what.memory_bytes, gpu));
+    BRAID_LET(opened, TransferMemory::open(what.memory_bytes, what.gpu));
     memory.emplace(std::move(opened));
   }
   BRAID_LET(engine, Transfer::open(options));
@@ -83,7 +81,7 @@ Status serve(const Transfer::Options& options, const ServeOptions& what) {
   fmt::print("{}\n", name);
   if (memory)
     fmt::print("memory{} of {} bytes at {:#x}, peers may {}\n",
-               gpu ? " of GPU " + std::to_string(*gpu) : "", what.memory_bytes,
+               what.gpu ? " of GPU " + std::to_string(*what.gpu) : "", what.memory_bytes,
                reinterpret_cast<uint64_t>(memory->address()),
                what.is_read_only ? "read" : "read and write");
   else
@@ -106,23 +104,6 @@ Result<fabric::Secret> secret_of(const Transfer::Options& options) {
 std::string store_of(const Transfer::Options& options) {
   const char* variable = std::getenv(transfer::kStoreVariable);
   return options.store.empty() && variable != nullptr ? variable : options.store;
-}
-
-Result<View> view_names() {
-  BRAID_LET(folder, transfer::socket_folder());
-  View view;
-  view.json = nlohmann::ordered_json::array();
-  Table table({"NAME", "STATE"});
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    BRAID_LET(is_live, transfer::is_listened_at(entry.path().string()));
-    const std::string name = entry.path().filename().string();
-    table.add({name, is_live ? "listens" : "left by a process that ended"});
-    view.json.push_back({{"name", name}, {"listens", is_live}});
-  }
-  view.text = view.json.empty()
-                  ? fmt::format("no engine of this user on this host has a name ({})\n", folder)
-                  : table.print({});
-  return view;
 }
 
 std::string where(const transfer::Description& owner, const transfer::RangeDescription& range) {
@@ -194,8 +175,11 @@ int show_engine(const Transfer::Options& options, const std::string& text, const
 }
 
 int segments(const Transfer::Options& options, const std::string& text, const ViewOptions& how) {
-  if (text.empty()) return show(how, view_names);
-  return show_engine(options, text, how, transfer::resolve, view_of);
+  if (!text.empty()) return show_engine(options, text, how, transfer::resolve, view_of);
+  const std::string store = store_of(options);
+  const auto secret = store.empty() ? Result<fabric::Secret>(fabric::Secret()) : secret_of(options);
+  if (!secret.ok()) return fail(secret.status());
+  return show(how, [&] { return view_names(store, secret.value()); });
 }
 
 // ---- rails ----
@@ -244,6 +228,7 @@ int own_rails(const Transfer::Options& options, const ViewOptions& how) {
   transfer::OpenOptions wanted;
   wanted.addresses = options.addresses;
   wanted.nics = options.nics;
+  wanted.listen = options.listen;
   wanted.providers = options.providers;
   wanted.secret_file = options.secret_file;
   wanted.allows_unauthenticated = options.allow_unauthenticated;
@@ -321,28 +306,6 @@ int explain_rails(const Transfer::Options& options, const std::string& name, uin
 
 }  // namespace
 
-std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
-  auto options = std::make_shared<Transfer::Options>();
-  command.add_option("--name", options->name, "for others of this host and user");
-  command.add_option("--listen", options->listen, "where others ask by name")
-      ->type_name("HOST:PORT");
-  command.add_option("--address", options->addresses, "of a network interface: a rail at each")
-      ->delimiter(',')
-      ->allow_extra_args(false);  // what follows is a segment
-  command.add_option("--nics", options->nics, "eth0,eth1 or ^docker0: a rail at each");
-  command.add_option("--provider", options->providers, "of libfabric: shm, tcp;ofi_rxm, ...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command.add_option("--store", options->store, "where the names of a cluster are kept")
-      ->type_name("redis://HOST:PORT|etcd://HOST:PORT");
-  command.add_option("--secret-file", options->secret_file, "that all engines share")
-      ->type_name("FILE");
-  command.add_flag("--allow-unauthenticated", options->allow_unauthenticated,
-                   "let other hosts reach rails without a secret");
-  command.add_flag("--gpu-memory", options->gpu_memory, "rails that reach memory of GPUs too");
-  return options;
-}
-
 void add_transfer_commands(CLI::App& app, int& exit_code) {
   CLI::App* serve_command =
       app.add_subcommand("serve", "lets others read and write memory of this host");
@@ -361,13 +324,14 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
   serve_command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted")
       ->check(zero_or_more());
   serve_command->callback([=, &exit_code] {
-    options->gpu_memory = options->gpu_memory || what->gpu >= 0;
+    options->gpu_memory = options->gpu_memory || what->gpu.has_value();
     const Status served = serve(*options, *what);
     exit_code = served.ok() ? 0 : fail(served);
   });
 
   CLI::App* segments_command = app.add_subcommand(
-      "segments", "what an engine has registered; without a name, those that have a name here");
+      "segments",
+      "what an engine has registered; without a name, those that have one here and in the store");
   auto of_segments = add_transfer_options(*segments_command);
   auto name = std::make_shared<std::string>();
   segments_command->add_option("SEGMENT", *name, "braid://host:port, or a bare name");

@@ -11,4 +11,7 @@ namespace braid::tools {
 
 std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command);
 
+/// For a further engine beside one with these options: without a name, and at any port.
+Transfer::Options beside(const Transfer::Options& options);
+
 }  // namespace braid::tools

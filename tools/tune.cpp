@@ -240,8 +240,7 @@ void add_tune_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "tune", "measure what copies cost on this server, so that only those that gain take relays");
   add_server_option(*command, arguments->server);
-  command->add_option("--target", arguments->target, "GPU to copy to and from")
-      ->capture_default_str();
+  command->add_option("--target", arguments->target, "GPU to copy to and from");
   command->add_option("--out", arguments->out,
                       "write this file (default: the server's own in the user's cache folder)");
   command->add_flag("--dry-run", arguments->dry_run, "measure and print, and write nothing");

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 namespace braid::tools {
 namespace {
@@ -80,8 +81,29 @@ bool write(const std::string& path, std::string_view text) {
 Status write_file(const std::string& path, std::string_view text) {
   errno = 0;
   if (write(path, text)) return {};
-  return Status::error("cannot write '" + path + "': " + std::strerror(errno),
-                       "Name a file in a folder that is there, where you may write");
+  return cannot_write(path, errno, text.size());
+}
+
+Status make_folder(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error) || fs::create_directory(path, error)) return {};
+  return Status::error("the folder '" + path +
+                           "' cannot be made: " + (error ? error.message() : "a file has its name"),
+                       "Name a folder in one that is there, where you may write");
+}
+
+Status cannot_write(const std::string& path, int error, uint64_t size_bytes) {
+  const std::string what = "cannot write '" + path + "': " + std::strerror(error);
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  if (error != ENOSPC || (fs::exists(there) && !fs::is_regular_file(there)))
+    return Status::error(what, "Name a file in a folder that is there, where you may write");
+  const std::string folder = fs::weakly_canonical(fs::absolute(path), ignored).parent_path();
+  const fs::space_info space = fs::space(folder, ignored);
+  const std::string room = ignored ? "" : " has " + std::to_string(space.available) + " free";
+  return Status::error(what + ". The file needs " + std::to_string(size_bytes) + " bytes, and " +
+                           folder + (room.empty() ? " is full" : room),
+                       "Remove something there, or name a file in another folder");
 }
 
 }  // namespace braid::tools

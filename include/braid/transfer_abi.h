@@ -59,10 +59,11 @@ typedef struct braid_transfer_options {
   size_t struct_bytes;          /* sizeof(braid_transfer_options) */
   const char* name;             /* for other engines of this host and user, and for the store:
                                    letters, digits, ".", "_", "-". NULL: none */
-  const char* listen;           /* host:port, where others ask for this engine by name. NULL: the
-                                   address of the first rail, and any port */
+  const char* listen;           /* host:port, where others ask for this engine by name; 0.0.0.0 and
+                                   [::] stand for all addresses, and need a rail at one of a NIC.
+                                   NULL: the address of the first rail, and any port */
   const char* const* addresses; /* of network interfaces, one for each network rail: "10.0.0.7" */
-  size_t address_count;         /* 0: `nics` chooses */
+  size_t address_count;         /* 0: `nics` chooses, or else the rail is where it listens */
   const char* nics;             /* as of braid_fabric_options */
   const char* const* providers; /* libfabric's names. Each provider has a rail at each address */
   size_t provider_count;        /* 0: "mapped" (braid_transfer_allocate_memory), shm if available,

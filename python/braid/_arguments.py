@@ -14,17 +14,21 @@ def _wrong(argument, value, needed):
     return TypeError(f"{argument} is {value!r}. It must be {needed}")
 
 
-def number(argument, value, kind=ctypes.c_uint64):
-    """A `kind`. An address is a number, or a c_void_p: None is none of them."""
+def whole(argument, value, kind=ctypes.c_uint64):
+    """An int that fits into a `kind`. An address is a number, or a c_void_p: None is none of them."""
     if isinstance(value, ctypes.c_void_p):
         value = value.value or 0
     try:
-        whole = operator.index(value)
+        found = operator.index(value)
     except TypeError:
         raise _wrong(argument, value, "a whole number") from None
-    if not 0 <= whole <= _GREATEST[kind]:
+    if not 0 <= found <= _GREATEST[kind]:
         raise ValueError(f"{argument} is {value}. It must be from 0 to {_GREATEST[kind]}")
-    return kind(whole)
+    return found
+
+
+def number(argument, value, kind=ctypes.c_uint64):
+    return kind(whole(argument, value, kind))
 
 
 def choice(argument, value):
@@ -32,15 +36,20 @@ def choice(argument, value):
     return number(argument, value, ctypes.c_int)
 
 
-def numbers(argument, values):
-    """An array of 64 bits each."""
+def wholes(argument, values):
+    """An array.array of ints of 64 bits."""
     found = array.array("Q")
     try:
         found.extend(iter(values))
     except (TypeError, OverflowError):
         for index, value in enumerate(listed(argument, values)):
-            number(f"{argument}[{index}]", value)
+            whole(f"{argument}[{index}]", value)
         raise
+    return found
+
+
+def numbers(argument, values):
+    found = wholes(argument, values)
     return (ctypes.c_uint64 * len(found)).from_buffer(found)
 
 
@@ -140,5 +149,5 @@ class Structure(ctypes.Structure):
         kinds = dict(fields)
         for name, value in given.items():
             if kinds.get(name) in _GREATEST:
-                number(name, value, kinds[name])
+                whole(name, value, kinds[name])
         super().__init__(*values, **named)

@@ -186,7 +186,7 @@ def _slots(argument, count):
 
 def _options(segments, gpu_slots, host_slots, ranks, engine, mover):
     segments, ranks = take.instances("segments", segments, Segment), take.instances("ranks", ranks, Rank)
-    mover = take.choice("mover", mover).value
+    mover = take.whole("mover", mover, ctypes.c_int)
     if engine is not None:
         take.instance("engine", engine, Engine)
     options = _Options(ctypes.sizeof(_Options), segments, len(segments), _slots("gpu_slots", gpu_slots),
@@ -213,7 +213,7 @@ def segments_of(tensors):
                for index, tensor in enumerate(take.listed("tensors", tensors))]
     if not tensors:
         raise ValueError("tensors is []. Give one tensor or more")
-    base = min(take.number("a tensor's address", address).value for address, _ in tensors)
+    base = min(take.whole("a tensor's address", address) for address, _ in tensors)
     return base, [Segment(address - base, slot_bytes, slot_bytes) for address, slot_bytes in tensors]
 
 

@@ -9,12 +9,12 @@ kvcache-ai/Mooncake, mooncake-integration/transfer_engine/transfer_engine_py.cpp
 import ctypes
 import enum
 import logging
-import mmap
 import os
 import socket
 import threading
 
 from braid import _arguments as take, transfer
+from braid._managed_memory import ManagedMemory
 
 log = logging.getLogger("braid.mooncake")
 
@@ -52,43 +52,6 @@ def _has_cuda():
         return True
     except OSError:
         return False
-
-
-class _Managed:
-    """Memory for allocate_managed_buffer, first fit."""
-
-    def __init__(self, size_bytes):
-        self.memory = mmap.mmap(-1, size_bytes)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.free = [(0, size_bytes)]
-        self.taken = {}  # sizes by address
-        self.lock = threading.Lock()
-
-    def allocate(self, size_bytes):
-        size_bytes = max(4096, (size_bytes + 4095) // 4096 * 4096)
-        with self.lock:
-            for i, (offset, room) in enumerate(self.free):
-                if room >= size_bytes:
-                    self.free[i] = (offset + size_bytes, room - size_bytes)
-                    self.taken[self.address + offset] = size_bytes
-                    return self.address + offset
-        return 0
-
-    def give_back(self, address, size_bytes):
-        size_bytes = max(4096, (size_bytes + 4095) // 4096 * 4096)
-        with self.lock:
-            if self.taken.get(address) != size_bytes:
-                raise ValueError(f"no buffer of {size_bytes} bytes was allocated at 0x{address:x}")
-            del self.taken[address]
-            self.free.append((address - self.address, size_bytes))
-            self.free.sort()
-            merged = []
-            for offset, room in self.free:
-                if merged and sum(merged[-1]) == offset:
-                    merged[-1] = (merged[-1][0], merged[-1][1] + room)
-                elif room:
-                    merged.append((offset, room))
-            self.free = merged
 
 
 class _NotOpen:
@@ -131,7 +94,7 @@ class TransferEngine:
             log.error("initialize: %s", error)
             return -1
         try:
-            managed = _Managed(MANAGED_BYTES)
+            managed = ManagedMemory(MANAGED_BYTES)
             engine.keep(managed.memory)
             self._buffers[managed.address] = engine.register_memory(managed.address, MANAGED_BYTES,
                                                                     EVERYTHING)
@@ -154,7 +117,7 @@ class TransferEngine:
 
     def register_memory(self, buffer_addr, capacity, location="*"):
         try:
-            address, size_bytes = take.number("buffer_addr", buffer_addr).value, take.number("capacity", capacity).value
+            address, size_bytes = take.whole("buffer_addr", buffer_addr), take.whole("capacity", capacity)
             self._buffers[address] = self._engine.register_memory(address, size_bytes, EVERYTHING)
             return 0
         except REFUSED as error:
@@ -163,7 +126,7 @@ class TransferEngine:
 
     def unregister_memory(self, buffer_addr):
         try:
-            address = take.number("buffer_addr", buffer_addr).value
+            address = take.whole("buffer_addr", buffer_addr)
             if address not in self._buffers:
                 raise ValueError(f"no memory is registered at 0x{address:x}")
             self._engine.unregister_memory(self._buffers[address])
@@ -175,8 +138,8 @@ class TransferEngine:
 
     def batch_register_memory(self, buffer_addresses, capacities, location="*"):
         try:
-            addresses = take.numbers("buffer_addresses", buffer_addresses)
-            sizes = take.numbers("capacities", capacities)
+            addresses = take.wholes("buffer_addresses", buffer_addresses)
+            sizes = take.wholes("capacities", capacities)
             if len(addresses) != len(sizes):
                 raise ValueError(f"{len(addresses)} addresses and {len(sizes)} capacities")
         except ValueError as error:
@@ -190,14 +153,14 @@ class TransferEngine:
 
     def allocate_managed_buffer(self, length):
         try:
-            return self._managed.allocate(take.number("length", length).value)
+            return self._managed.allocate(take.whole("length", length))
         except REFUSED as error:
             log.error("allocate_managed_buffer: %s", error)
             return 0
 
     def free_managed_buffer(self, buffer, length):
         try:
-            self._managed.give_back(take.number("buffer", buffer).value, take.number("length", length).value)
+            self._managed.give_back(take.whole("buffer", buffer), take.whole("length", length))
             return 0
         except REFUSED as error:
             log.error("free_managed_buffer: %s", error)
@@ -215,7 +178,7 @@ class TransferEngine:
     def write_bytes_to_buffer(self, dest_address, src_ptr, length):
         source = src_ptr.encode() if isinstance(src_ptr, str) else take.data("src_ptr", src_ptr)
         try:
-            address, size_bytes = take.number("dest_address", dest_address).value, take.number("length", length).value
+            address, size_bytes = take.whole("dest_address", dest_address), take.whole("length", length)
             if size_bytes > len(source):
                 raise ValueError(f"length is {size_bytes}, and src_ptr has {len(source)} bytes")
         except ValueError as error:
@@ -225,8 +188,7 @@ class TransferEngine:
         return 0
 
     def read_bytes_from_buffer(self, source_address, length):
-        return ctypes.string_at(take.number("source_address", source_address).value,
-                                take.number("length", length).value)
+        return ctypes.string_at(take.whole("source_address", source_address), take.whole("length", length))
 
     # ---- Moving
 
@@ -270,8 +232,8 @@ class TransferEngine:
         self._engine.close_segment(segment)
 
     def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
-        buffers, lengths = take.numbers("buffers", buffers), take.numbers("lengths", lengths)
-        peers, opcode = take.numbers("peer_buffer_addresses", peers), take.choice("opcode", opcode).value
+        buffers, lengths = take.wholes("buffers", buffers), take.wholes("lengths", lengths)
+        peers, opcode = take.wholes("peer_buffer_addresses", peers), take.whole("opcode", opcode, ctypes.c_int)
         if not len(buffers) == len(peers) == len(lengths):
             raise ValueError(f"{len(buffers)} buffers, {len(peers)} addresses, {len(lengths)} lengths")
         told = None
@@ -356,7 +318,7 @@ class TransferEngine:
     def get_batch_transfer_status(self, batch_ids):
         """Waits until all have ended: 0 if all are done."""
         try:
-            return 0 if all([self._end(batch) == set() for batch in take.numbers("batch_ids", batch_ids)]) else -1
+            return 0 if all([self._end(batch) == set() for batch in take.wholes("batch_ids", batch_ids)]) else -1
         except REFUSED as error:
             log.error("get_batch_transfer_status: %s", error)
             return -1
@@ -369,7 +331,7 @@ class TransferEngine:
     def transfer_check_status(self, batch_id):
         """1: done; 0: under way; -1: failed. It is told once that it has ended."""
         try:
-            batch_id = take.number("batch_id", batch_id).value
+            batch_id = take.whole("batch_id", batch_id)
             if not self._engine.wait(batch_id, 0):
                 return 0
             return 1 if self._end(batch_id) == set() else -1

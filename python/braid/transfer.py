@@ -1,5 +1,6 @@
 """include/braid/transfer_abi.h, by ctypes: the names without `braid_transfer_`, errors as exceptions,
-limits in seconds. The header says what each call means.
+limits in seconds. The header says what each call means. What a call cannot take is a TypeError or a ValueError that
+names the argument, before the library is called.
 
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
@@ -260,9 +261,9 @@ class Transfer:
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
         """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
-        segment, operation = take.number("segment", segment).value, take.choice("operation", operation).value
-        urgency, limit_us = take.choice("urgency", urgency).value, take.deadline_us("limit_s", limit_s)
-        local, there, sizes = (take.numbers(*each) for each in (("local", local), ("there", there), ("sizes", sizes)))
+        segment, operation = take.whole("segment", segment), take.whole("operation", operation, ctypes.c_int)
+        urgency, limit_us = take.whole("urgency", urgency, ctypes.c_int), take.deadline_us("limit_s", limit_s)
+        local, there, sizes = take.wholes("local", local), take.wholes("there", there), take.wholes("sizes", sizes)
         if not len(local) == len(there) == len(sizes):
             raise ValueError(f"the lists differ in length: local has {len(local)}, there {len(there)}, "
                              f"sizes {len(sizes)}")

@@ -49,10 +49,15 @@ uint64_t own_namespace() {
   return stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }
 
-Status refusal(const std::string& name, const std::string& why) {
+Status refusal(const std::string& name, const std::string& why, const std::string& remedy = {}) {
   return Status::error(
       "processes of this host do not know of each other: /dev/shm" + name + " " + why,
-      "BRAID_PROCESSES=none if that is meant");
+      remedy + "BRAID_PROCESSES=none if that is meant");
+}
+
+Status no_room(const std::string& name, size_t size_bytes, int error) {
+  return refusal(name, "needs " + std::to_string(size_bytes) + " bytes: " + std::strerror(error),
+                 "Remove files from /dev/shm, or make it larger (containers: --shm-size); ");
 }
 
 }  // namespace
@@ -72,8 +77,8 @@ Result<std::unique_ptr<SharedTable>> SharedTable::open(const std::string& name, 
                     : MAP_FAILED;
   if (pages == MAP_FAILED) {
     close(file);
-    return refusal(name, is_ours ? std::string("has no room: ") + std::strerror(error)
-                                 : "is another user's, or open to others");
+    return is_ours ? no_room(name, size_bytes, error)
+                   : refusal(name, "is another user's, or open to others");
   }
   std::unique_ptr<SharedTable> table(
       new SharedTable(file, pages, size_bytes, row_bytes));  // owner: table

@@ -1,4 +1,4 @@
-// `braid simulate serving`, as a person runs it: small runs, what they write, and what is refused.
+// `braid simulate`, as a person runs it: small runs, what they write, and what is refused.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,17 +27,18 @@ class Simulate : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  int run(const std::string& arguments) {
-    const std::string command = "'" BRAID_COMMAND "' simulate serving " + arguments + " >'" +
-                                path("out") + "' 2>'" + path("err") + "' </dev/null";
+  int run(const std::string& arguments, const std::string& what = "serving") {
+    const std::string command = "timeout 120 '" BRAID_COMMAND "' simulate " + what + " " +
+                                arguments + " >'" + path("out") + "' 2>'" + path("err") +
+                                "' </dev/null";
     const int status = std::system(command.c_str());
     out_ = read_all(path("out"));
     err_ = read_all(path("err"));
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   void expect_refused(const std::string& arguments, const std::string& cause,
-                      const std::string& remedy) {
-    EXPECT_NE(run(arguments), 0) << arguments;
+                      const std::string& remedy, const std::string& what = "serving") {
+    EXPECT_EQ(run(arguments, what), 1) << arguments;
     EXPECT_NE(err_.find(cause), std::string::npos) << arguments << ": " << err_;
     EXPECT_NE(err_.find(remedy), std::string::npos) << arguments << ": " << err_;
   }
@@ -200,12 +201,36 @@ TEST_F(Simulate, OneFolderIsMadeAndNoPath) {
                  "Name a folder");
 }
 
+// Each of these would run for hours.
+TEST_F(Simulate, OptionsAreCheckedBeforeAnythingIsSimulated) {
+  const std::string hours = " --load 1.05 --seconds 1000000 --seeds 1000";
+  expect_refused("--policy braid,fifo" + hours, "braid: there is no policy 'fifo'", "edf");
+  expect_refused("--link usb" + hours, "there is no link 'usb'", "pcie5");
+  expect_refused("--link 55,55" + hours, "there is no link '55,55'", "LOAD,SAVE,BOTH");
+  expect_refused("--policy paper --alpha -1" + hours, "alpha is -1", "0 or more");
+  for (const std::string figure : {"all", "cluster"}) {
+    const std::string runs = "--seeds 1000 --figure " + figure;
+    expect_refused(runs + " --testbed nope", "no cluster profile 'nope'", "h800x8-2node",
+                   "transfer");
+    expect_refused(runs + " --limited nope.json", "no cluster profile 'nope.json'", "limited-rails",
+                   "transfer");
+    expect_refused(runs + " --out '" + path("none/report") + "'", "none/report' cannot be made",
+                   "Name a folder", "transfer");
+    expect_refused(runs + " --json '" + path("none/report.json") + "'", "cannot write",
+                   "Name a file", "transfer");
+  }
+}
+
+TEST_F(Simulate, NamesThatAreNoneAreToldWithThoseThereAre) {
+  expect_refused("--figure nope --out '" + path("figures") + "'", "no figure 'nope'", "frontier");
+  EXPECT_FALSE(fs::exists(folder_ / "figures"));
+  expect_refused("--figure nope", "no figure 'nope'", "all, tebench, kv", "transfer");
+  expect_refused("", "'nope' is not a command", "serving, transfer", "nope");
+  expect_refused("", "'braid simulate' needs a command", "serving, transfer", "");
+}
+
 TEST_F(Simulate, BadInputIsRefusedWithARemedy) {
-  expect_refused("--figure 99", "no figure '99'", "frontier");
-  expect_refused("--policy fifo --rate 1", "no policy 'fifo'", "fcfs_recompute");
-  expect_refused("--link usb --rate 1", "no link 'usb'", "LOAD,SAVE,BOTH");
   expect_refused("--model GPT --rate 1", "no model 'GPT'", "Qwen2.5-32B");
-  expect_refused("--alpha -1 --policy paper --rate 1", "alpha", "0 or more");
   expect_refused("--hbm-gb 60 --rate 1", "does not fit on H200", "smaller model");
   const std::string long_one = write("long.csv", "prompt_tokens,output_tokens\n900000,5\n");
   expect_refused("--lengths '" + long_one + "' --rate 1", "long.csv:2: request 0 of 900000 + 5",

@@ -99,6 +99,8 @@ TEST_F(WriteFile, WhatCannotBeWrittenIsSaid) {
   if (mknod(full.c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0) full = "/dev/full";
   EXPECT_TRUE(message(full).starts_with("cannot write '" + full + "': No space left"))
       << message(full);
+  // The folder of a device is not what is full.
+  EXPECT_EQ(message(full).find("free"), std::string::npos) << message(full);
   EXPECT_TRUE(message("/no/folder/x").starts_with("cannot write '/no/folder/x': No such file"));
   EXPECT_TRUE(message(folder_).starts_with("cannot write '" + folder_.string() + "': Is a dir"));
 }

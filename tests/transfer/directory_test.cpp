@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -234,65 +233,6 @@ TEST(TransferDirectory, AnOwnerThatSaysNothingIsADeadline) {
   const Name name = anyone_at({"127.0.0.1", port});
   const auto found = resolve(name, "", {}, monotonic_ns() + 50'000'000);
   EXPECT_EQ(cause_of(found.status()), Cause::kDeadline) << found.status().message();
-}
-
-std::string some_path() { return testing::TempDir() + "/braid-path-" + std::to_string(getpid()); }
-
-TEST(TransferDirectory, OfManyThatWantANameOneHasIt) {
-  const std::string path = some_path();
-  for (int turn = 0; turn < 200; ++turn) {
-    { const auto left = listen_at_path(path); }  // by a process that has ended
-    std::atomic<int> ready = 0, have = 0, done = 0;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i)
-      threads.emplace_back([&] {
-        for (++ready; ready < 4;) std::this_thread::yield();
-        const auto listener = listen_at_path(path);
-        have += listener.ok();
-        for (++done; done < 4;) std::this_thread::yield();
-      });
-    for (std::thread& thread : threads) thread.join();
-    ASSERT_EQ(have, 1) << turn;
-  }
-  unlink(path.c_str());
-}
-
-/// A process that may open no more descriptors cannot see whether somebody listens.
-TEST(TransferDirectory, ALiveSocketIsKeptByAProcessWithoutDescriptors) {
-  const std::string path = some_path();
-  const Descriptor live = listen_at_path(path).value();
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  const int next = dup(live.get());  // the lowest number that is free
-  close(next);
-  rlimit few = before;
-  few.rlim_cur = static_cast<rlim_t>(next) + 1;  // for the folder, and none for a socket
-  setrlimit(RLIMIT_NOFILE, &few);
-  const auto taken = listen_at_path(path);
-  setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_FALSE(taken.ok());
-  EXPECT_EQ(cause_of(taken.status()), Cause::kTooMuch) << taken.status().message();
-  EXPECT_TRUE(connect_to_path(path, monotonic_ns() + 1'000'000'000).ok()) << "it is gone";
-  unlink(path.c_str());
-}
-
-TEST(TransferDirectory, OneThatTakesNoQuestionIsWaitedForUntilTheLimit) {
-  const std::string path = some_path();
-  const Descriptor listener = listen_at_path(path).value();
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  // It is tried once, however late it is then.
-  const auto connect_by = [&](uint64_t limit_ns) {
-    return connect_to_path(path, monotonic_ns() + limit_ns);
-  };
-  std::vector<Descriptor> before;
-  auto next = connect_by(50'000'000);
-  for (; next.ok() && before.size() < 10; next = connect_by(50'000'000))
-    before.push_back(std::move(next).value());
-  EXPECT_FALSE(next.ok()) << "its queue has an end";
-  EXPECT_TRUE(is_listened_at(path).value()) << "it is only behind";
-  const Descriptor taken(accept(listener.get(), nullptr, nullptr));
-  EXPECT_TRUE(connect_by(0).ok());
-  unlink(path.c_str());
 }
 
 TEST(TransferDirectory, StrangersHoldNobodyUp) {

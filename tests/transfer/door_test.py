@@ -224,9 +224,9 @@ def refuse(_):
     raise OSError("no memory")
 
 
-managed_class, mooncake_engine._Managed = mooncake_engine._Managed, refuse
+managed_class, mooncake_engine.ManagedMemory = mooncake_engine.ManagedMemory, refuse
 other, opened = open_another()
-mooncake_engine._Managed = managed_class
+mooncake_engine.ManagedMemory = managed_class
 assert opened == -1
 wait_until(lambda: threads() == before)  # the engine runs no more
 

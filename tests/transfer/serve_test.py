@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""`braid serve`: files alone, and memory of a GPU; another process reads them and compares every byte.
+"""`braid serve`: files alone, and memory of a GPU; another process reads them and compares every byte. And where
+peers of other hosts reach it.
 
   serve_test.py BRAID LIBRARY EMULATOR-FOLDER PROFILE
 """
 import contextlib
 import ctypes
+import json
 import mmap
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +29,13 @@ LOCAL = ["--address", "127.0.0.1", "--listen", "127.0.0.1:0"]
 @contextlib.contextmanager
 def serving(*words, lines=2, **environment):
     """What it says first, a line each."""
-    command = [BRAID, "serve", *LOCAL, *map(str, words)]
+    with serving_at(*LOCAL, *words, lines=lines, **environment) as said:
+        yield said
+
+
+@contextlib.contextmanager
+def serving_at(*words, lines=2, **environment):
+    command = [BRAID, "serve", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, **environment)) as served:
         try:
             yield [served.stdout.readline().strip() for _ in range(lines)]
@@ -64,8 +73,9 @@ def nothing_at_all():
     assert done.returncode == 1 and "nothing is to be served" in done.stderr, done
 
 
-def braid(*words):
-    return subprocess.run([BRAID, *words], capture_output=True, text=True, timeout=60, check=False)
+def braid(*words, **environment):
+    return subprocess.run([BRAID, *words], capture_output=True, text=True, timeout=60, check=False,
+                          env=dict(os.environ, **environment))
 
 
 def what_others_ask():
@@ -77,6 +87,52 @@ def what_others_ask():
     with serving("--memory", "1M") as (name, _):
         done = braid("rails", name, "--allow-unauthenticated")
         assert done.returncode == 0 and done.stdout.startswith("no links yet"), done
+
+
+def address_of_a_nic():
+    """None: this host has loopback alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "rails"
+        done = braid("rails", "--nics", "^none", "--allow-unauthenticated", "--json", str(file))
+        return json.loads(file.read_text())[-1]["address"] if done.returncode == 0 else None
+
+
+def peers_reach_what_the_name_says():
+    address = address_of_a_nic()
+    if address is None:
+        print("no NIC but loopback: what other hosts reach is not tested")
+        return
+    trusting = ["--allow-unauthenticated", "--memory", "1M"]
+    for words in (["--listen", f"{address}:0"], ["--listen", "0.0.0.0:0", "--address", address],
+                  ["--listen", "[::]:0", "--nics", "^none"]):
+        with serving_at(*words, *trusting) as (name, _):
+            assert name.startswith(f"braid://{address}:"), (words, name)
+            done = braid("segments", name, "--allow-unauthenticated")
+            assert done.returncode == 0 and re.search(rf"tcp;ofi_rxm +{re.escape(address)} ", done.stdout), done
+    with tempfile.TemporaryDirectory() as folder:
+        plot = pathlib.Path(folder) / "ways.svg"
+        done = braid("tebench", "--pair", "--listen", f"{address}:0", "--allow-unauthenticated", "--provider",
+                     "tcp;ofi_rxm", "--total_buffer_size", "1M", "--max_block_size", "4K", "--duration", "0.1",
+                     "--warm_up", "0", "--plot", str(plot))
+        assert done.returncode == 0 and f"{address} to {address}" in plot.read_text(), done
+
+
+def addresses_that_nobody_reaches():
+    elsewhere = "198.51.100.1"  # RFC 5737: of documentation
+    said = [(["serve", "--listen", "0.0.0.0:4999"], "'0.0.0.0' listens at every address", "--nics"),
+            (["serve", "--address", "0.0.0.0"], "'0.0.0.0' stands for all", "127.0.0.1"),
+            (["serve", "--listen", ":4999"], "':4999' has no host", "host:port"),
+            (["serve", "--listen", f"{elsewhere}:4999"], f"'{elsewhere}' is no address of this host", "127.0.0.1"),
+            (["serve", "--address", elsewhere], f"'{elsewhere}' is no address of this host", "127.0.0.1"),
+            (["fabric", "doctor", "--address", elsewhere], f"'{elsewhere}' is no address of this host", "127.0.0.1")]
+    with tempfile.NamedTemporaryFile() as secret:  # without one, all of these are refused
+        secret.write(random.randbytes(32))
+        secret.flush()
+        for words, wrong, remedy in said:
+            more = ["--seconds", "1"] if words[0] == "serve" else []
+            done = braid(*words, *more, BRAID_FABRIC_SECRET_FILE=secret.name)
+            text = done.stderr + done.stdout  # a doctor prints what it finds
+            assert done.returncode == 1 and wrong in text and remedy in text, done
 
 
 def memory_of_a_gpu():
@@ -96,6 +152,8 @@ def main():
     files_alone()
     nothing_at_all()
     what_others_ask()
+    peers_reach_what_the_name_says()
+    addresses_that_nobody_reaches()
     memory_of_a_gpu()
     print("what is served is right")
 

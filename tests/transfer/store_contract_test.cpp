@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "base/clock.h"
 #include "transfer/directory/lease.h"
 #include "transfer/store_server.h"
 
@@ -87,6 +88,32 @@ TEST_P(StoreContract, WhatIsNotRenewedRunsOutAndWhatIsRenewedStays) {
   EXPECT_EQ(store_->get("live").value(), "") << "given back";
 }
 
+/// More than a page of any store has, and only those that live.
+TEST_P(StoreContract, AllNamesThatLiveAreListed) {
+  constexpr int kNames = 1200;
+  Records wanted;
+  for (int i = 0; i < kNames; ++i)
+    wanted["n" + std::to_string(i)] = "braid://10.0.0.1:" + std::to_string(i) + "/7";
+  const auto ahead_ns = [] { return monotonic_after_ns(10'000'000); };
+  EXPECT_TRUE(store_->remove("start", "up").ok());
+  EXPECT_EQ(store_->list(ahead_ns()).value(), Records());
+  std::vector<std::thread> threads;
+  for (int part = 0; part < 8; ++part)
+    threads.emplace_back([&, part] {
+      const auto client = server_.client();
+      for (int i = part; i < kNames; i += 8) {
+        const std::string name = "n" + std::to_string(i);
+        EXPECT_TRUE(client->put(name, "", wanted.at(name)).ok());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store_->list(ahead_ns()).value(), wanted);
+  EXPECT_TRUE(eventually([&] {
+    const auto listed = store_->list(ahead_ns());
+    return listed.ok() && listed.value().empty();
+  }));
+}
+
 TEST_P(StoreContract, AStoreThatIsAwayIsAnErrorInTimeAndIsFoundAgain) {
   ASSERT_TRUE(store_->put("a", "", "1").value());
   server_.freeze();
@@ -140,6 +167,7 @@ void expect_refused(const std::string& scheme, const std::vector<Lie>& lies) {
     const auto got = store->get("a");
     EXPECT_FALSE(got.ok()) << scheme << ": " << lie.what;
     EXPECT_FALSE(store->put("a", "", "1").ok()) << scheme << ": " << lie.what;
+    EXPECT_FALSE(store->list(monotonic_after_ns(500'000)).ok()) << scheme << ": " << lie.what;
     if (got.ok()) continue;
     const std::string why = got.status().message();
     EXPECT_NE(why.find("the store at 127.0.0.1"), std::string::npos) << why;
@@ -183,6 +211,17 @@ TEST(StoreLies, OfRedisAreErrors) {
                               {"a long list", "*1000000\r\n", ":1\r\n:1\r\n:1\r\n:1\r\n"},
                               {"a set", "~2\r\n:1\r\n:1\r\n"},
                               {"an error", "-LOADING \x1b[31m" + std::string(5000, 'x') + "\r\n"}});
+}
+
+/// Each page says that there is another one.
+TEST(StoreLies, AListWithoutEndIsAnErrorInTime) {
+  std::string page = "1";
+  for (int i = 0; i < 400; ++i) page += "\nn" + std::to_string(i) + "\n" + std::string(1000, 'x');
+  const Liar liar("", "$" + std::to_string(page.size()) + "\r\n" + page + "\r\n");
+  const auto store = open_store("redis://127.0.0.1:" + liar.port()).value();
+  const std::string why = store->list(monotonic_after_ns(20'000'000)).status().message();
+  EXPECT_NE(why.find("its list is too long"), std::string::npos) << why;
+  EXPECT_FALSE(store->list(monotonic_after_ns(1000)).ok()) << "there is no time";
 }
 
 /// Whose end never comes, or which needs more memory than there is.

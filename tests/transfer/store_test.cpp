@@ -14,6 +14,7 @@ namespace braid::transfer::test {
 namespace {
 
 using Cause = Transfer::Cause;
+using std::chrono::milliseconds;
 constexpr size_t kBytes = 1 << 20;
 
 /// Owners and initiators have runtime folders of their own, as on two hosts: no socket is shared.
@@ -131,6 +132,23 @@ TEST_P(TransferStore, AStoreThatIsSilentHoldsNobodyUpForLongerThanItsLimit) {
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_FALSE(engine.open_segment("prefill-0", 50ms).ok());
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 1500ms);
+}
+
+/// braid_transfer_close takes up to 1 s for last words, and 0.2 s to tell the peers.
+TEST_P(TransferStore, OneThatIsSilentHoldsUpNoEngineThatIsClosed) {
+  const milliseconds while_it_is_renewed{kLeaseMs / 3 + 200};
+  for (const milliseconds later : {0ms, while_it_is_renewed}) {
+    Transfer::Options options;
+    options.store = server_.url();
+    options.name = "prefill-" + std::to_string(later.count());
+    std::optional<Transfer> engine = Transfer::open(options).value();
+    server_.freeze();
+    std::this_thread::sleep_for(later);
+    const auto begun = std::chrono::steady_clock::now();
+    engine.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 1700ms) << options.name;
+    server_.signal(SIGCONT);
+  }
 }
 
 /// Its own host has no folder for sockets: others may open it, it is no folder, or its path is

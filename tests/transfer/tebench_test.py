@@ -73,7 +73,7 @@ def wrong_bytes_are_found():
     with process("tebench", *BRIEF) as name:
         words = ["--target_seg_name", name, *BRIEF, *BLOCK, "--start_num_threads", 2, "--max_num_threads", 2]
         done, _ = bench(*words, "--op_type", "read_verify", code=1)
-        assert "WRONG BYTES" in done.stderr, done
+        assert "WRONG BYTES" in done.stderr and "run that first" in done.stderr, done
         bench(*words, "--op_type", "write_seed")
         _, rows = bench(*words, "--op_type", "read_verify")
         assert rows[0]["verified_bytes"] == rows[0]["transfers"] * (64 << 10), rows
@@ -81,6 +81,16 @@ def wrong_bytes_are_found():
         bench(*words, *part)
         done, _ = bench(*words, "--target_offset", "8M", code=1)
         assert "--target_offset" in done.stderr, done
+
+
+def a_target_of_its_own_has_the_seed():
+    """Also behind the first 64 MiB, of which it is written in parts."""
+    _, rows = bench("--pair", "--total_buffer_size", "80M", "--duration", "0.3", "--warm_up", "0", "--op_type",
+                    "read_verify", "--start_block_size", "40M", "--max_block_size", "40M", "--start_batch_size", 2,
+                    "--max_batch_size", 2)
+    assert rows[0]["verified_bytes"] == rows[0]["transfers"] * (80 << 20) > 0, rows
+    done, _ = bench("--pair", *BRIEF, "--op_type", "read_verify", "--pattern", "weights", code=1)
+    assert "--op_type read_verify is for --pattern sweep" in done.stderr, done
 
 
 def deadlines_and_urgency():
@@ -138,6 +148,7 @@ def main():
     columns_are_mooncakes()
     bytes_are_compared()
     wrong_bytes_are_found()
+    a_target_of_its_own_has_the_seed()
     deadlines_and_urgency()
     notifications_are_taken()
     other_flags()

@@ -35,7 +35,7 @@ def main():
             target.stdout.readline()
             target.stdout.readline()
             run(environment, "segments", *view)
-            assert seen() == [{"name": "shown", "listens": True}], seen()
+            assert seen() == [{"name": "shown", "address": f"{folder}/shown", "listens": True, "state": "listens"}], seen()
             text = run(environment, "segments", "shown", *view, "--watch", "--interval", "0.1", "--count", "3")
             assert text.count("incarnation") == 3, text
             assert "\x1b" not in text, "not on a terminal"

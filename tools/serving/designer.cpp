@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "serving/policies/make_policy.h"
 
 namespace braid::tools::serving_figures {
 
@@ -85,6 +86,7 @@ Result<Case> Designer::with(Case base, const Arm& arm) const {
   BRAID_LET(link, serving::find_link(arm.link));
   base.engine.link = link;
   base.engine.steps_wait_for_copies = arm.steps_wait_for_copies;
+  BRAID_TRY(serving::make_policy(arm.policy, arm.parameters).status());
   base.policy = arm.policy;
   base.parameters = arm.parameters;
   return base;

@@ -3,15 +3,14 @@
 // costs etcd no write to its disk: the lease is kept alive, and the record is read.
 #include <sodium.h>
 
-#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/try.h"
 #include "transfer/directory/http.h"
 #include "transfer/directory/store.h"
@@ -22,6 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kPrefix = "braid/segment/";
+constexpr const char* kPrefixEnd = "braid/segment0";  // the first key behind all with the prefix
 constexpr int kLeaseSeconds = kLeaseMs / 1000;
 
 std::string to_base64(const std::string& text) {
@@ -52,6 +52,12 @@ const Json* member(const Json* object, const char* name) {
   return found == object->end() ? nullptr : &*found;
 }
 
+/// Bytes, of which the gateway leaves out empty ones.
+std::optional<std::string> bytes_of(const Json* json) {
+  if (json == nullptr) return std::string();
+  return json->is_string() ? of_base64(json->get_ref<const std::string&>()) : std::nullopt;
+}
+
 /// A number of 64 bits, which the gateway writes as a string.
 std::optional<int64_t> number(const Json* json) {
   if (json == nullptr) return std::nullopt;
@@ -70,7 +76,7 @@ class Etcd final : public Store {
 
   Result<std::string> get(const std::string& name, uint64_t end_ns) override {
     begin(end_ns);
-    return range(name);
+    return value_of(name);
   }
   Result<bool> put(const std::string& name, const std::string& before,
                    const std::string& value) override {
@@ -90,26 +96,50 @@ class Etcd final : public Store {
     if (lease.empty()) return {};
     return ask("/v3/lease/revoke", {{"ID", std::to_string(lease.mapped())}}).status();
   }
+  Result<Records> list(uint64_t end_ns) override {
+    constexpr size_t kInPage = 500;
+    Records all;
+    size_t all_bytes = 0;
+    std::string from = kPrefix;
+    for (bool is_last = false; !is_last;) {
+      begin(end_ns);
+      BRAID_LET(page, range({{"key", to_base64(from)},
+                             {"range_end", to_base64(kPrefixEnd)},
+                             {"limit", kInPage}},
+                            kPageBytesMax));
+      is_last = page.size() < kInPage;
+      if (!is_last) from = kPrefix + page.rbegin()->first + '\0';
+      if (!add_page(std::move(page), all, all_bytes))
+        return store_failure(at_, "its list is too long");
+    }
+    return all;
+  }
 
  private:
   static std::string key_of(const std::string& name) { return to_base64(kPrefix + name); }
 
   /// Begins a call of the interface, which may ask several questions within one limit.
-  void begin(uint64_t end_ns = std::numeric_limits<uint64_t>::max()) {
-    end_ns_ = std::min(end_ns, monotonic_after_ns(kStoreLimitMs * 1000));
+  void begin(uint64_t end_ns = std::numeric_limits<uint64_t>::max()) { end_ = end_of_call(end_ns); }
+
+  Result<std::string> value_of(const std::string& name) {
+    BRAID_LET(records, range({{"key", key_of(name)}}, kStoreAnswerBytesMax));
+    return records.empty() ? std::string() : std::move(records.begin()->second);
   }
 
-  Result<std::string> range(const std::string& name) {
-    BRAID_LET(answer, ask("/v3/kv/range", {{"key", key_of(name)}}));
-    const Json* kept = member(&answer, "kvs");
-    if (kept == nullptr || (kept->is_array() && kept->empty())) return std::string();
-    if (!kept->is_array()) return what_is_this();
-    const Json* value = member(&kept->front(), "value");
-    if (value == nullptr) return std::string();  // as the gateway writes an empty one
-    if (!value->is_string()) return what_is_this();
-    std::optional<std::string> text = of_base64(value->get_ref<const std::string&>());
-    if (!text) return what_is_this();
-    return *std::move(text);
+  /// The records of which the question says the keys.
+  Result<Records> range(const Json& question, size_t bytes_max) {
+    BRAID_LET(answer, ask("/v3/kv/range", question, bytes_max));
+    Records records;
+    const Json* all = member(&answer, "kvs");
+    if (all == nullptr) return records;
+    if (!all->is_array()) return what_is_this();
+    for (const Json& each : *all) {
+      const std::optional<std::string> key = bytes_of(member(&each, "key"));
+      std::optional<std::string> value = bytes_of(member(&each, "value"));
+      if (!key || !key->starts_with(kPrefix) || !value) return what_is_this();
+      records[key->substr(std::string_view(kPrefix).size())] = *std::move(value);
+    }
+    return records;
   }
 
   /// False: the lease has run out, or the name is not ours any more.
@@ -120,7 +150,7 @@ class Etcd final : public Store {
     const Json* left_s = member(result, "TTL");  // missing: 0
     if (left_s != nullptr && !number(left_s)) return what_is_this();
     if (left_s == nullptr || *number(left_s) <= 0) return false;
-    BRAID_LET(kept, range(name));
+    BRAID_LET(kept, value_of(name));
     return kept == value;
   }
 
@@ -159,9 +189,9 @@ class Etcd final : public Store {
     return is_done->get<bool>();
   }
 
-  Result<Json> ask(const char* path, const Json& question) {
-    const Result<HttpAnswer> answer =
-        http_->post(path, question.dump(), kStoreAnswerBytesMax, end_ns_);
+  Result<Json> ask(const char* path, const Json& question,
+                   size_t bytes_max = kStoreAnswerBytesMax) {
+    const Result<HttpAnswer> answer = http_->post(path, question.dump(), bytes_max, end_);
     if (!answer.ok()) return store_failure(at_, answer.status().message());
     const HttpAnswer& got = answer.value();
     Json json = Json::parse(got.body, nullptr, false);
@@ -180,7 +210,7 @@ class Etcd final : public Store {
   const HostAndPort at_;
   std::unique_ptr<Http> http_;
   std::map<std::string, int64_t> leases_;  // by name
-  uint64_t end_ns_ = 0;                    // of the current call
+  WaitEnd end_{0};                         // of the current call
 };
 
 }  // namespace

@@ -15,7 +15,13 @@ struct Library {
   decltype(&::curl_global_init) global_init = nullptr;
   decltype(&::curl_easy_init) init = nullptr;
   decltype(&::curl_easy_setopt) setopt = nullptr;
-  decltype(&::curl_easy_perform) perform = nullptr;
+  decltype(&::curl_multi_init) multi_init = nullptr;
+  decltype(&::curl_multi_add_handle) add = nullptr;
+  decltype(&::curl_multi_remove_handle) remove = nullptr;
+  decltype(&::curl_multi_perform) perform = nullptr;
+  decltype(&::curl_multi_poll) poll = nullptr;
+  decltype(&::curl_multi_info_read) info_read = nullptr;
+  decltype(&::curl_multi_cleanup) multi_cleanup = nullptr;
   decltype(&::curl_easy_getinfo) getinfo = nullptr;
   decltype(&::curl_easy_cleanup) cleanup = nullptr;
   decltype(&::curl_easy_strerror) strerror = nullptr;
@@ -40,14 +46,20 @@ Result<const Library*> open_library() {
   const bool is_whole = find(library, "curl_global_init", opened.global_init) &&
                         find(library, "curl_easy_init", opened.init) &&
                         find(library, "curl_easy_setopt", opened.setopt) &&
-                        find(library, "curl_easy_perform", opened.perform) &&
+                        find(library, "curl_multi_init", opened.multi_init) &&
+                        find(library, "curl_multi_add_handle", opened.add) &&
+                        find(library, "curl_multi_remove_handle", opened.remove) &&
+                        find(library, "curl_multi_perform", opened.perform) &&
+                        find(library, "curl_multi_poll", opened.poll) &&
+                        find(library, "curl_multi_info_read", opened.info_read) &&
+                        find(library, "curl_multi_cleanup", opened.multi_cleanup) &&
                         find(library, "curl_easy_getinfo", opened.getinfo) &&
                         find(library, "curl_easy_cleanup", opened.cleanup) &&
                         find(library, "curl_easy_strerror", opened.strerror) &&
                         find(library, "curl_slist_append", opened.append) &&
                         find(library, "curl_slist_free_all", opened.free_all);
   if (!is_whole || opened.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-    return Status::error("this libcurl.so.4 does not start", "Install version 7.62 or newer");
+    return Status::error("this libcurl.so.4 does not start", "Install version 7.66 or newer");
   return &opened;
 }
 
@@ -71,9 +83,10 @@ size_t take(char* bytes, size_t one, size_t count, void* to) {
 
 class CurlHttp final : public Http {
  public:
-  CurlHttp(const Library& curl, CURL* handle, const HostAndPort& at)
+  CurlHttp(const Library& curl, CURL* handle, CURLM* connection, const HostAndPort& at)
       : curl_(curl),
         handle_(handle),
+        connection_(connection),
         headers_(curl.append(nullptr, "Content-Type: application/json")) {
     const bool is_ipv6 = at.host.find(':') != std::string::npos;
     origin_ = "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
@@ -85,24 +98,23 @@ class CurlHttp final : public Http {
   }
   ~CurlHttp() override {
     curl_.cleanup(handle_);
+    curl_.multi_cleanup(connection_);
     curl_.free_all(headers_);
   }
   CurlHttp(const CurlHttp&) = delete;
   CurlHttp& operator=(const CurlHttp&) = delete;
 
   Result<HttpAnswer> post(const std::string& path, const std::string& body, size_t bytes_max,
-                          uint64_t end_ns) override {
-    const uint64_t now_ns = monotonic_ns();
-    if (now_ns >= end_ns) return Status::error("there was no time left");
-    const auto left_ms = static_cast<long>(std::max<uint64_t>(1, (end_ns - now_ns) / 1'000'000));
+                          WaitEnd end) override {
     Body answer{{}, bytes_max};
     const std::string url = origin_ + path;
     curl_.setopt(handle_, CURLOPT_URL, url.c_str());
     curl_.setopt(handle_, CURLOPT_POSTFIELDSIZE, static_cast<long>(body.size()));
     curl_.setopt(handle_, CURLOPT_POSTFIELDS, body.c_str());
     curl_.setopt(handle_, CURLOPT_WRITEDATA, &answer);
-    curl_.setopt(handle_, CURLOPT_TIMEOUT_MS, left_ms);
-    const CURLcode code = curl_.perform(handle_);
+    curl_.add(connection_, handle_);
+    const CURLcode code = perform(end);
+    curl_.remove(connection_, handle_);  // one that has not ended is cut off
     if (code == CURLE_WRITE_ERROR) return Status::error("its answer is too long");
     if (code != CURLE_OK) return Status::error(curl_.strerror(code));
     HttpAnswer got{0, std::move(answer.text)};
@@ -111,8 +123,21 @@ class CurlHttp final : public Http {
   }
 
  private:
+  CURLcode perform(WaitEnd end) {
+    for (;;) {
+      int under_way = 0, messages = 0;
+      curl_.perform(connection_, &under_way);
+      if (const CURLMsg* ended = curl_.info_read(connection_, &messages); ended != nullptr)
+        return ended->data.result;
+      const int look_ms = end.look_ms(monotonic_ns());
+      if (look_ms == 0) return CURLE_OPERATION_TIMEDOUT;
+      curl_.poll(connection_, nullptr, 0, look_ms, nullptr);
+    }
+  }
+
   const Library& curl_;
   CURL* handle_;
+  CURLM* connection_;  // kept between requests
   curl_slist* headers_;
   std::string origin_;
 };
@@ -122,8 +147,9 @@ class CurlHttp final : public Http {
 Result<std::unique_ptr<Http>> open_http(const HostAndPort& at) {
   BRAID_LET(curl, library());
   CURL* handle = curl->init();
-  if (handle == nullptr) return Status::error("libcurl is out of memory");
-  return std::unique_ptr<Http>(std::make_unique<CurlHttp>(*curl, handle, at));
+  CURLM* connection = curl->multi_init();
+  if (handle == nullptr || connection == nullptr) return Status::error("libcurl is out of memory");
+  return std::unique_ptr<Http>(std::make_unique<CurlHttp>(*curl, handle, connection, at));
 }
 
 }  // namespace braid::transfer

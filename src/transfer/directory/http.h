@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "transfer/directory/names.h"
+#include "transfer/directory/wait_end.h"
 
 namespace braid::transfer {
 
@@ -20,10 +21,10 @@ struct HttpAnswer {
 class Http {
  public:
   virtual ~Http() = default;
-  /// Posts JSON. Blocks until `end_ns` of CLOCK_MONOTONIC at most. An answer longer than
-  /// `bytes_max` is an error, and is not kept.
+  /// Posts JSON. Blocks until `end` at most. An answer longer than `bytes_max` is an error, and is
+  /// not kept.
   virtual Result<HttpAnswer> post(const std::string& path, const std::string& body,
-                                  size_t bytes_max, uint64_t end_ns) = 0;
+                                  size_t bytes_max, WaitEnd end) = 0;
 };
 
 /// An error: libcurl is not here.

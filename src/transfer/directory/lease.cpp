@@ -29,26 +29,39 @@ Lease::Lease(std::unique_ptr<Store> store, std::string name, std::string value)
   thread_ = fabric::start_thread([this] { work(); });
 }
 
+void Lease::give_back_by(uint64_t end_ns) {
+  store_->end_by(end_ns);
+  end();
+}
+
 Lease::~Lease() {
+  end();
+  thread_.join();
+}
+
+void Lease::end() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
   }
   changed_.notify_all();
-  thread_.join();
-  (void)store_->remove(name_, value_);
 }
 
 void Lease::work() {
   std::unique_lock lock(mutex_);
-  while (!is_ending_) {
-    changed_.wait_for(lock, std::chrono::milliseconds(kLeaseMs / 3), [this] { return is_ending_; });
-    if (is_ending_) return;
+  const auto is_ending = [this] { return is_ending_; };
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(kLeaseMs / 3), is_ending)) {
     lock.unlock();
-    const Result<bool> renewed = store_->put(name_, value_, value_);
-    if (renewed.ok() && !renewed.value()) (void)store_->put(name_, "", value_);  // it had run out
+    renew();
     lock.lock();
   }
+  lock.unlock();
+  (void)store_->remove(name_, value_);
+}
+
+void Lease::renew() {
+  const Result<bool> renewed = store_->put(name_, value_, value_);
+  if (renewed.ok() && !renewed.value()) (void)store_->put(name_, "", value_);  // it had run out
 }
 
 }  // namespace braid::transfer

@@ -22,12 +22,17 @@ class Lease {
   static Result<std::unique_ptr<Lease>> take(
       std::unique_ptr<Store> store, const std::string& name, const std::string& value,
       const std::function<bool(const std::string&)>& is_alive);
-  /// Gives the name back.
+  /// Begins to give the name back. If the store does not answer until `end_ns` of CLOCK_MONOTONIC,
+  /// the record runs out by itself.
+  void give_back_by(uint64_t end_ns);
+  /// Gives the name back, and waits until that is done.
   ~Lease();
 
  private:
   Lease(std::unique_ptr<Store> store, std::string name, std::string value);
+  void end();
   void work();
+  void renew();
 
   std::unique_ptr<Store> store_;  // the thread's, once it runs
   const std::string name_;

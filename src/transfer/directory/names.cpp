@@ -29,8 +29,9 @@ Status check_bare_name(std::string_view name) {
 Result<HostAndPort> parse_host_and_port(std::string_view text) {
   const std::string quoted = "'" + std::string(text) + "'";
   const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0)
+  if (colon == std::string_view::npos)
     return Status::error(quoted + " has no port", "Write host:port");
+  if (colon == 0) return Status::error(quoted + " has no host", "Write host:port");
   HostAndPort at;
   std::string_view host = text.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/try.h"
+#include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
 
 namespace braid::transfer {
@@ -23,8 +23,20 @@ constexpr const char* kPut =
 constexpr const char* kRemove =
     "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1";
 
+/// KEYS[1]: the prefix; ARGV: where the page begins. Lines: where the next page begins, then names
+/// and values in turn. A record with a line break is not one of ours.
+constexpr const char* kList =
+    "local page = redis.call('scan', ARGV[1], 'match', KEYS[1] .. '*', 'count', 1000) "
+    "local lines = {page[1]} "
+    "for _, key in ipairs(page[2]) do "
+    "  local value = redis.pcall('get', key) "
+    "  if type(value) == 'string' and not string.find(key .. value, '\\n') then "
+    "    table.insert(lines, string.sub(key, #KEYS[1] + 1)) table.insert(lines, value) end end "
+    "return table.concat(lines, '\\n')";
+
+/// The socket is the store's.
 struct FreeContext {
-  void operator()(redisContext* context) const { redisFree(context); }
+  void operator()(redisContext* context) const { redisFreeKeepFd(context); }
 };
 struct FreeReply {
   void operator()(void* reply) const { freeReplyObject(reply); }
@@ -35,11 +47,14 @@ struct Reply {
   const redisReply* operator->() const { return &**this; }
 };
 
-/// At least 1 ms: sockets take 0 as no limit.
-timeval left_until(uint64_t end_ns) {
-  const uint64_t now_ns = monotonic_ns();
-  const uint64_t left_us = std::max<uint64_t>(1000, end_ns > now_ns ? (end_ns - now_ns) / 1000 : 0);
-  return {static_cast<time_t>(left_us / 1'000'000), static_cast<suseconds_t>(left_us % 1'000'000)};
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
 }
 
 class Redis final : public Store {
@@ -62,18 +77,40 @@ class Redis final : public Store {
   Status remove(const std::string& name, const std::string& value) override {
     return ask({"EVAL", kRemove, "1", kPrefix + name, value}).status();
   }
+  Result<Records> list(uint64_t end_ns) override {
+    Records all;
+    size_t all_bytes = 0;
+    std::string from = "0";
+    do {
+      BRAID_LET(reply, ask({"EVAL", kList, "1", kPrefix, from}, end_ns, kPageBytesMax));
+      if (reply->type != REDIS_REPLY_STRING) return what_is_this();
+      const std::vector<std::string> lines = lines_of(std::string(reply->str, reply->len));
+      if (lines.size() % 2 == 0) return what_is_this();
+      from = lines.front();
+      Records page;
+      for (size_t i = 1; i < lines.size(); i += 2) page[lines[i]] = lines[i + 1];
+      if (!add_page(std::move(page), all, all_bytes)) return give_up("its list is too long");
+    } while (from != "0");
+    return all;
+  }
 
  private:
-  Status connect(uint64_t end_ns) {
+  Status connect(WaitEnd end) {
     if (context_ != nullptr && context_->err == 0) return {};
-    context_.reset(redisConnectWithTimeout(at_.host.c_str(), at_.port, left_until(end_ns)));
-    if (context_ != nullptr && context_->err == 0) return {};
-    return give_up(context_ == nullptr ? "out of memory" : context_->errstr);
+    Result<Descriptor> connected = connect_to(at_, end);
+    if (!connected.ok()) return give_up(connected.status().message());
+    socket_ = std::move(connected).value();
+    context_.reset(redisConnectFd(socket_.get()));
+    if (context_ == nullptr || context_->err != 0)
+      return give_up(context_ == nullptr ? "out of memory" : context_->errstr);
+    context_->flags &= ~REDIS_BLOCK;
+    return {};
   }
   Result<Reply> ask(const std::vector<std::string>& words,
-                    uint64_t limit_ns = std::numeric_limits<uint64_t>::max()) {
-    const uint64_t end_ns = std::min(limit_ns, monotonic_after_ns(kStoreLimitMs * 1000));
-    BRAID_TRY(connect(end_ns));
+                    uint64_t end_ns = std::numeric_limits<uint64_t>::max(),
+                    size_t bytes_max = kStoreAnswerBytesMax) {
+    const WaitEnd end = end_of_call(end_ns);
+    BRAID_TRY(connect(end));
     std::vector<const char*> texts;
     std::vector<size_t> sizes;
     for (const std::string& word : words) {
@@ -82,16 +119,14 @@ class Redis final : public Store {
     }
     redisAppendCommandArgv(context_.get(), static_cast<int>(words.size()), texts.data(),
                            sizes.data());
-    int is_sent = 0;
-    while (is_sent == 0) {
-      redisSetTimeout(context_.get(), left_until(end_ns));
+    for (int is_sent = 0; is_sent == 0;) {
+      if (!wait_for(socket_.get(), Awaited::kWriting, end)) return give_up("it takes nothing in");
       if (redisBufferWrite(context_.get(), &is_sent) != REDIS_OK) return give_up(context_->errstr);
-      if (is_sent == 0 && monotonic_ns() >= end_ns) return give_up("it takes nothing in");
     }
-    return read(end_ns);
+    return read(end, bytes_max);
   }
   /// Reads one reply, piece by piece. It gives up on a server that trickles or sends without end.
-  Result<Reply> read(uint64_t end_ns) {
+  Result<Reply> read(WaitEnd end, size_t bytes_max) {
     size_t read_bytes = context_->reader->len;  // all of it: hiredis drops what it has parsed
     for (;;) {
       // A few bytes that announce a list make hiredis allocate gigabytes.
@@ -108,9 +143,9 @@ class Redis final : public Store {
         if (got->type != REDIS_REPLY_ERROR) return got;
         return give_up(std::string(got->str, got->len));
       }
-      if (read_bytes > kStoreAnswerBytesMax) return give_up("its answer is too long");
-      if (monotonic_ns() >= end_ns) return give_up("its answer takes too long");
-      redisSetTimeout(context_.get(), left_until(end_ns));
+      if (read_bytes > bytes_max) return give_up("its answer is too long");
+      if (!wait_for(socket_.get(), Awaited::kReading, end))
+        return give_up("its answer takes too long");
       const size_t before_bytes = reader.len;
       if (redisBufferRead(context_.get()) != REDIS_OK) return give_up(context_->errstr);
       read_bytes += reader.len - before_bytes;
@@ -121,11 +156,13 @@ class Redis final : public Store {
   Status give_up(const std::string& why) {
     const Status because = store_failure(at_, why);  // `why` may lie in the context
     context_.reset();
+    socket_ = {};
     return because;
   }
   Status what_is_this() { return give_up("its answer is of a kind that was not asked for"); }
 
   const HostAndPort at_;
+  Descriptor socket_;
   std::unique_ptr<redisContext, FreeContext> context_;
 };
 

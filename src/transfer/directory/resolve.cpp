@@ -15,11 +15,7 @@ Result<Name> look_up(const std::string& name, const std::string& url, uint64_t e
   BRAID_LET(value, store->get(name, end_ns));
   if (value.empty())
     return failure(Cause::kNoSegment, "no engine of this host or of the cluster has this name");
-  // Whatever is wrong with it, nobody who reads this has written it.
-  Result<Name> kept = parse_name(value);
-  if (!kept.ok() || kept.value().is_bare() || kept.value().incarnation == Incarnation{})
-    return failure(Cause::kNoSegment, "the store's record of it is no address of an engine");
-  return kept;
+  return engine_of_record(value);
 }
 
 /// Asks one question in that version. An owner of an older braid closes the connection if it does
@@ -73,6 +69,21 @@ Result<Answer> ask_engine(const Name& at, const fabric::Secret& secret, uint64_t
 
 }  // namespace
 
+/// Whatever is wrong with the value, nobody who reads this has written it.
+Result<Name> engine_of_record(const std::string& value) {
+  Result<Name> kept = parse_name(value);
+  if (!kept.ok() || kept.value().is_bare() || kept.value().incarnation == Incarnation{})
+    return failure(Cause::kNoSegment, "the store's record of it is no address of an engine");
+  return kept;
+}
+
+Result<Description> ask_for_description(const Name& engine, const fabric::Secret& secret,
+                                        uint64_t end_ns) {
+  BRAID_LET(answer, ask_engine(engine, secret, end_ns));
+  BRAID_TRY(check(answer));
+  return std::move(answer.description);
+}
+
 bool has_ended(const Name& engine, const fabric::Secret& secret, uint64_t end_ns) {
   if (is_refused(engine.at, end_ns)) return true;
   const Result<Answer> answer = ask_engine(engine, secret, end_ns);
@@ -103,10 +114,9 @@ Result<Description> resolve(const Name& name, const std::string& store,
   };
   const Result<Name> found = find_engine(name, store, end_ns);
   if (!found.ok()) return because(found.status());
-  Result<Answer> answer = ask_engine(found.value(), secret, end_ns);
-  if (!answer.ok()) return because(answer.status());
-  if (const Status wrong = check(answer.value()); !wrong.ok()) return because(wrong);
-  return std::move(answer).value().description;
+  Result<Description> described = ask_for_description(found.value(), secret, end_ns);
+  if (!described.ok()) return because(described.status());
+  return described;
 }
 
 }  // namespace braid::transfer

@@ -17,6 +17,12 @@ namespace braid::transfer {
 Result<Description> resolve(const Name& name, const std::string& store,
                             const fabric::Secret& secret, uint64_t end_ns);
 
+/// What the engine there says of itself, or why it does not.
+Result<Description> ask_for_description(const Name& engine, const fabric::Secret& secret,
+                                        uint64_t end_ns);
+/// The engine of a store's record. An error: the value is no address of one engine.
+Result<Name> engine_of_record(const std::string& value);
+
 /// Where an engine of this name listens: the name itself, or the store's record of it.
 Result<Name> find_engine(const Name& name, const std::string& store, uint64_t end_ns);
 /// Whether it is certain that this engine has ended: nobody listens at its address, or another

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -87,11 +88,11 @@ Result<sockaddr_un> unix_address(const std::string& path) {
   return address;
 }
 
-Result<Descriptor> connect_to(const addrinfo& at, const std::string& what, uint64_t end_ns) {
+Result<Descriptor> connect_to(const addrinfo& at, const std::string& what, WaitEnd end) {
   BRAID_LET(socket, new_socket(at.ai_family));
   if (connect(socket.get(), at.ai_addr, at.ai_addrlen) != 0 && errno != EINPROGRESS)
     return system_error(what);
-  if (!wait_for(socket.get(), Awaited::kWriting, end_ns)) return late(what);
+  if (!wait_for(socket.get(), Awaited::kWriting, end)) return late(what);
   socklen_t size_bytes = sizeof errno;
   getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &errno, &size_bytes);
   if (errno != 0) return system_error(what);
@@ -109,6 +110,19 @@ Result<Descriptor> listen_at(const addrinfo& at, const std::string& what, int& e
     return socket;
   error = errno;
   return system_error(what);
+}
+
+/// The caller holds the folder's lock, so no process is between making a socket and listening
+/// there.
+void remove_sockets_of_ended_processes(const std::string& folder) {
+  std::error_code wrong;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, wrong)) {
+    const bool may_be_ours =
+        entry.is_socket(wrong) && check_bare_name(entry.path().filename().string()).ok();
+    if (!may_be_ours) continue;
+    const Result<bool> is_live = is_listened_at(entry.path().string());
+    if (is_live.ok() && !is_live.value()) unlink(entry.path().c_str());
+  }
 }
 
 bool is_absent_here(int error) { return error == EAFNOSUPPORT || error == EADDRNOTAVAIL; }
@@ -139,6 +153,27 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> addresses_of(const std::string& host) {
+  BRAID_LET(addresses, look_up({host, 0}, true));
+  std::vector<std::string> numbers;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    char number[NI_MAXHOST];
+    const int wrong = getnameinfo(each->ai_addr, each->ai_addrlen, number, sizeof number, nullptr,
+                                  0, NI_NUMERICHOST);
+    if (wrong == 0) numbers.emplace_back(number);
+  }
+  if (numbers.empty()) return failure(Cause::kNoSegment, "the host '" + host + "' has no address");
+  return numbers;
+}
+
+bool is_of_this_host(const std::string& address) {
+  const Result<Addresses> found = look_up({address, 0}, true);
+  if (!found.ok()) return false;
+  const addrinfo& at = *found.value();
+  const Result<Descriptor> socket = new_socket(at.ai_family);
+  return socket.ok() && bind(socket.value().get(), at.ai_addr, at.ai_addrlen) == 0;
+}
 
 /// A name may have addresses that this host has not: "localhost" has one of IPv6 first.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
@@ -178,6 +213,7 @@ Result<Descriptor> listen_at_path(const std::string& path) {
   if (is_taken)
     return Status::error("another process has the name of " + path, "Choose another name");
   unlink(path.c_str());
+  remove_sockets_of_ended_processes(folder);
   BRAID_LET(socket, new_socket(AF_UNIX));
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       listen(socket.get(), kBacklog) != 0)
@@ -185,12 +221,12 @@ Result<Descriptor> listen_at_path(const std::string& path) {
   return std::move(socket);
 }
 
-Result<Descriptor> connect_to(const HostAndPort& at, uint64_t end_ns) {
+Result<Descriptor> connect_to(const HostAndPort& at, WaitEnd end) {
   BRAID_LET(addresses, look_up(at, false));
   const std::string what = "cannot connect to " + at.host + ":" + std::to_string(at.port);
   Status last = Status::error("no address");
   for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
-    Result<Descriptor> connected = connect_to(*each, what, end_ns);
+    Result<Descriptor> connected = connect_to(*each, what, end);
     if (connected.ok()) return connected;
     last = connected.status();
     const Cause cause = cause_of(last);
@@ -217,14 +253,13 @@ Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns) {
   return std::move(socket);
 }
 
-bool wait_for(int socket, Awaited what, uint64_t end_ns) {
+bool wait_for(int socket, Awaited what, WaitEnd end) {
   const short events = what == Awaited::kReading ? POLLIN : POLLOUT;
   for (;;) {
-    const uint64_t now = monotonic_ns();
-    if (now >= end_ns) return false;
+    const int look_ms = end.look_ms(monotonic_ns());
+    if (look_ms == 0) return false;
     pollfd awaited{socket, events, 0};
-    const uint64_t left_ms = (end_ns - now) / 1'000'000 + 1;
-    const int ready = poll(&awaited, 1, static_cast<int>(std::min<uint64_t>(left_ms, 60'000)));
+    const int ready = poll(&awaited, 1, look_ms);
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
   }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/try.h"
 #include "transfer/failure.h"
 
@@ -25,6 +26,16 @@ Result<std::unique_ptr<Store>> open_store(const std::string& url) {
   }
   return Status::error("braid knows no store '" + url + "'",
                        "Write redis://host:port or etcd://host:port");
+}
+
+WaitEnd Store::end_of_call(uint64_t end_ns) const {
+  return {std::min(end_ns, monotonic_after_ns(kStoreLimitMs * 1000)), &end_by_ns_};
+}
+
+bool add_page(Records page, Records& list, size_t& list_bytes) {
+  for (const auto& [name, value] : page) list_bytes += name.size() + value.size();
+  list.merge(page);
+  return list_bytes <= kListBytesMax;
 }
 
 /// The reason may come from a stranger and goes to terminals, so it is cut and made printable.

@@ -4,17 +4,20 @@
 // record. So a store that lies can misdirect but not authorise.
 //
 // Calls block for kStoreLimitMs at most, or until the earlier limit that they are given. One thread
-// at a time.
+// at a time, but any thread may call `end_by`.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "base/status.h"
 #include "transfer/directory/names.h"
+#include "transfer/directory/wait_end.h"
 
 namespace braid::transfer {
 
@@ -24,6 +27,12 @@ inline constexpr int kLeaseMs = 9000;
 /// The limit of one answer. Records are names of engines, so a longer answer does not come from a
 /// store of ours.
 inline constexpr size_t kStoreAnswerBytesMax = 64 << 10;
+/// The same of one page of a list, and of a whole list.
+inline constexpr size_t kPageBytesMax = 1 << 20;
+inline constexpr size_t kListBytesMax = 16 << 20;
+
+/// Values by name.
+using Records = std::map<std::string, std::string>;
 
 class Store {
  public:
@@ -39,6 +48,18 @@ class Store {
                            const std::string& value) = 0;
   /// Removes the name if its value is `value`.
   virtual Status remove(const std::string& name, const std::string& value) = 0;
+  /// All records. Blocks until `end_ns` at most: it asks for one page after the other.
+  virtual Result<Records> list(uint64_t end_ns) = 0;
+
+  /// The call that is under way, and later ones, block until then at most.
+  void end_by(uint64_t end_ns) { end_by_ns_ = end_ns; }
+
+ protected:
+  /// The end of a call that begins now.
+  WaitEnd end_of_call(uint64_t end_ns) const;
+
+ private:
+  std::atomic<uint64_t> end_by_ns_{std::numeric_limits<uint64_t>::max()};
 };
 
 /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379". The store connects at the first call, and again
@@ -51,5 +72,8 @@ Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at);
 
 /// "the store at 10.0.0.1:6379 does not answer: WHY".
 Status store_failure(const HostAndPort& at, const std::string& why);
+
+/// Adds a page to a list. False: the list is longer than kListBytesMax.
+bool add_page(Records page, Records& list, size_t& list_bytes);
 
 }  // namespace braid::transfer

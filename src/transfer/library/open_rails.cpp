@@ -1,6 +1,7 @@
 #include "transfer/library/open_rails.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -11,7 +12,8 @@
 #include "fabric/ofi/domain.h"
 #include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
-#include "transfer/directory/names.h"
+#include "transfer/library/addresses.h"
+#include "transfer/library/shm_room.h"
 #include "transfer/library/sockets.h"
 #include "transfer/providers.h"
 
@@ -79,6 +81,15 @@ Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirk
   return {};
 }
 
+Status add_shared_memory(const std::string& provider, const fabric::ofi::Quirks& quirks,
+                         OpenedRails& rails) {
+  const Status added = add(open_wire(quirks, kThisHost, is_staged(provider)),
+                           {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
+  const Status room = check(shm_room());
+  if (added.ok() || room.ok()) return added;
+  return Status::error("/dev/shm: " + room.message());  // libfabric does not say why
+}
+
 Status add_provider(const std::string& provider, const Sockets& sockets, RailHost& host,
                     OpenedRails& rails) {
   if (provider == kLocal)
@@ -89,10 +100,11 @@ Status add_provider(const std::string& provider, const Sockets& sockets, RailHos
     return Status::error("braid does not know the provider '" + provider + "'",
                          "`braid fabric doctor` lists those that it knows");
   if (!quirks->reaches_hosts && !quirks->listens_at_address)
-    return add(open_wire(*quirks, kThisHost, is_staged(provider)),
-               {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
-  for (const std::string& address : rails.choice.addresses)
+    return add_shared_memory(provider, *quirks, rails);
+  for (const std::string& address : rails.choice.addresses) {
+    if (!quirks->takes_device) BRAID_TRY(check_rail_address(address, host.nics));
     BRAID_TRY(add_address(provider, *quirks, address, sockets, host, rails));
+  }
   return {};
 }
 
@@ -119,6 +131,33 @@ bool copies_through_sockets(const Wanted& wanted) {
   return quirks != nullptr && quirks->copies_through_sockets;
 }
 
+bool names_no_rails(const OpenOptions& options) {
+  const char* variable = std::getenv(fabric::kNicsVariable);
+  return options.addresses.empty() && options.nics.empty() &&
+         (variable == nullptr || *variable == '\0');
+}
+
+/// Chooses where the rails are and where the engine listens.
+Status choose_addresses(const OpenOptions& options, fabric::ServiceOptions wanted,
+                        const std::vector<topology::Nic>& nics, OpenedRails& rails) {
+  std::optional<Listener> listener;
+  if (!options.listen.empty()) {
+    BRAID_LET(parsed, Listener::parse(options.listen, nics));
+    listener = parsed;
+  }
+  // Who is asked at a NIC's address can be reached there, too.
+  if (listener && !listener->nic_address().empty() && names_no_rails(options))
+    wanted.addresses = {listener->nic_address()};
+  BRAID_LET(choice, fabric::rails_for(wanted, nics));
+  rails.choice = choice;
+  rails.listen = listener ? listener->at() : HostAndPort{choice.addresses.front(), 0};
+  rails.host_in_name = rails.listen.host;
+  if (!listener) return {};
+  BRAID_LET(host, listener->host_in_name(choice));
+  rails.host_in_name = host;
+  return {};
+}
+
 }  // namespace
 
 Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
@@ -129,13 +168,10 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   wanted.secret_file = options.secret_file;
   wanted.allows_unauthenticated = options.allows_unauthenticated;
   OpenedRails rails;
-  BRAID_LET(choice, fabric::rails_for(wanted, host.nics));
-  rails.choice = choice;
+  BRAID_TRY(choose_addresses(options, wanted, host.nics, rails));
+  const fabric::RailChoice& choice = rails.choice;
   std::vector<std::string> reachable = choice.addresses;
-  if (!options.listen.empty()) {
-    BRAID_LET(listen, parse_host_and_port(options.listen));
-    reachable.push_back(listen.host);
-  }
+  reachable.push_back(rails.listen.host);
   wanted.provider = kNetwork;
   BRAID_LET(secret, fabric::secret_for(wanted, reachable));
   rails.secret = secret;

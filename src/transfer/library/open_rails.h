@@ -14,6 +14,7 @@
 #include "topology/machine.h"
 #include "topology/server.h"
 #include "transfer/description.h"
+#include "transfer/directory/names.h"
 #include "transfer/library/options.h"
 #include "transfer/places.h"
 
@@ -21,6 +22,8 @@ namespace braid::transfer {
 
 struct OpenedRails {
   fabric::RailChoice choice;
+  HostAndPort listen;        ///< where the engine is to listen
+  std::string host_in_name;  ///< where peers reach that
   fabric::Secret secret;
   std::vector<std::unique_ptr<fabric::Domain>> domains;
   std::vector<RailDescription> descriptions;  ///< by domain, without fabric's addresses

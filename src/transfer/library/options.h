@@ -10,7 +10,8 @@ struct OpenOptions {
   std::string name = {};    ///< the name for other processes of this host; empty: none
   std::string listen = {};  ///< host:port where the engine listens for processes that ask by name;
                             ///< empty: the first address, and any port
-  std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
+  std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`,
+                                            ///< or else where the engine listens
   std::string nics = {};                    ///< fabric/library/rail_choice.h
   std::vector<std::string> providers =
       {};                        ///< libfabric's names, and those of transfer/providers.h;

@@ -30,6 +30,8 @@ constexpr uint64_t kMappingUs = 1'000'000;
 /// The time between looks for questions: each look costs a system call.
 constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
+/// How long the store has when an engine is closed. The engine's last notifications have the same.
+constexpr uint64_t kGiveBackUs = 1'000'000;
 
 /// Null: the engine does without shares, because /dev/shm is full, for example, or the user wants
 /// none.
@@ -77,14 +79,9 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   wanted.shares = open_shares(opened.descriptions);
   auto engine =
       std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
-  HostAndPort at{opened.choice.addresses.front(), 0};
-  if (!options.listen.empty()) {
-    BRAID_LET(listen, parse_host_and_port(options.listen));
-    at = listen;
-  }
   Engine& described = *engine;
   BRAID_LET(directory, DirectoryServer::open(
-                           at, options.name, opened.secret,
+                           opened.listen, options.name, opened.secret,
                            {described.incarnation(), [&described] { return described.describe(); },
                             [&described] {
                               return write_report(
@@ -100,6 +97,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                std::move(directory),
                                                std::move(sharing)));  // owner: service
   service->origin_ = wanted.origin;
+  service->host_in_name_ = opened.host_in_name;
   service->numa_node_ = options.is_pinned ? opened.choice.numa_node : -1;
   const char* variable = std::getenv(kStoreVariable);
   service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
@@ -120,8 +118,9 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
   thread_ = fabric::start_thread([this] { work(); });
 }
 
+/// The name is given back while the engine says its last words: its lease ends after that.
 Service::~Service() {
-  lease_.reset();
+  if (lease_ != nullptr) lease_->give_back_by(monotonic_after_ns(kGiveBackUs));
   mutex_.run([this] {
     sleep_.wake();
     drivers_.end();
@@ -143,7 +142,9 @@ Status Service::take_name(const std::string& name) {
   return {};
 }
 
-std::string Service::name() const { return write_name(directory_->at(), engine_->incarnation()); }
+std::string Service::name() const {
+  return write_name({host_in_name_, directory_->at().port}, engine_->incarnation());
+}
 
 Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_us) {
   const uint64_t end_ns = monotonic_after_ns(limit_us);

@@ -113,12 +113,13 @@ class Service {
 
   fabric::Secret secret_;
   std::string store_;             // URL; empty: none
-  std::unique_ptr<Lease> lease_;  // of the name in the store
+  std::unique_ptr<Lease> lease_;  // of the name in the store; it ends after the engine
   fabric::DelegatingMutex mutex_;
   std::unique_ptr<Engine> engine_;              // under the mutex
   std::unique_ptr<DirectoryServer> directory_;  // under the mutex
   std::unique_ptr<SharingServer> sharing_;      // under the mutex; null: it shares nothing
   fabric::Origin origin_;
+  std::string host_in_name_;  // the port is the directory's
   int numa_node_ = -1;
   uint64_t look_at_directory_ns_ = 0;
   std::vector<int> descriptors_;

@@ -1,0 +1,34 @@
+#include "transfer/library/shm_room.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace braid::transfer {
+namespace {
+
+constexpr uint64_t kOfCpuMib = 16;
+
+}  // namespace
+
+ShmRoom shm_room() {
+  ShmRoom room;
+  struct statvfs found {};
+  room.is_there = statvfs("/dev/shm", &found) == 0;
+  room.free_mib = uint64_t{found.f_bavail} * found.f_bsize >> 20;
+  room.wanted_mib = kOfCpuMib * static_cast<uint64_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  return room;
+}
+
+Status check(const ShmRoom& room) {
+  if (!room.is_there) return Status::error("missing, so shm cannot work", "Mount a tmpfs there");
+  if (room.free_mib >= room.wanted_mib) return {};
+  return Status::error(
+      std::to_string(room.free_mib) + " MiB free, too little for shm, which takes " +
+          std::to_string(kOfCpuMib) +
+          " MiB for each CPU of the host: " + std::to_string(room.wanted_mib) + " here",
+      "Remove files there, or make it larger (mount -o remount,size=...; containers: --shm-size)");
+}
+
+}  // namespace braid::transfer

@@ -1,0 +1,20 @@
+// Whether /dev/shm has room for rails over shm. Where libfabric's shm finds too little, it says
+// that it is not there at all.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+
+namespace braid::transfer {
+
+struct ShmRoom {
+  bool is_there = false;
+  uint64_t free_mib = 0;
+  uint64_t wanted_mib = 0;  ///< what shm takes, by the CPUs of the host
+};
+ShmRoom shm_room();
+/// An error says what /dev/shm lacks, without its name.
+Status check(const ShmRoom& room);
+
+}  // namespace braid::transfer
