@@ -216,12 +216,14 @@ void add_run_options(CLI::App& whole, Options& options, CLI::Option* figure) {
   command.add_option("--link", options.link, serving::link_names() + ", or LOAD,SAVE,BOTH in GB/s");
   CLI::Option* rate =
       command.add_option("--rate", options.rate_rps, "requests a second; instead of --load")
+          ->default_str("")
           ->check(above_zero())
           ->check(CLI::Range(0.0, 1e6));
   command.add_option("--load", options.load, "in units of the knee of FCFS")
       ->check(CLI::Range(0.01, 100.0))
       ->excludes(rate);
   command.add_option("--hbm-gb", options.hbm_gb, "another size of the GPU's memory")
+      ->default_str("")
       ->check(CLI::Range(1.0, 1e6));
   command.add_option("--host-gb", options.host_gb, "host memory for KV caches, by GPU")
       ->check(CLI::Range(0.0, 1e6));

@@ -16,6 +16,8 @@ def _wrong(argument, value, needed):
 
 def whole(argument, value, kind=ctypes.c_uint64):
     """An int that fits into a `kind`. An address is a number, or a c_void_p: None is none of them."""
+    if type(value) is int and 0 <= value <= _GREATEST[kind]:  # nearly always, and sooner than what follows
+        return value
     if isinstance(value, ctypes.c_void_p):
         value = value.value or 0
     try:
@@ -38,14 +40,12 @@ def choice(argument, value):
 
 def wholes(argument, values):
     """An array.array of ints of 64 bits."""
-    found = array.array("Q")
     try:
-        found.extend(iter(values))
+        return array.array("Q", values if type(values) in (list, tuple) else iter(values))
     except (TypeError, OverflowError):
         for index, value in enumerate(listed(argument, values)):
             whole(f"{argument}[{index}]", value)
         raise
-    return found
 
 
 def numbers(argument, values):
