@@ -23,6 +23,7 @@ class TransferStore : public testing::TestWithParam<StoreKind> {
   void SetUp() override {
     if (!server_.is_installed()) GTEST_SKIP() << server_.program() << " is not installed";
     ASSERT_TRUE(server_.start()) << server_.program() << " does not start";
+    setenv("BRAID_RUNTIME_DIR", folder_.c_str(), 1);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
