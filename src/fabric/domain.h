@@ -74,6 +74,8 @@ struct Traits {
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
+  /// Small writes of one `post_writes`: on some wires they cost less together.
+  size_t batched_writes_max = 1;
 };
 
 /// Bytes that are contiguous at both ends.
@@ -156,8 +158,19 @@ class Domain {
   /// Slices to this target that fit into so many bytes go as one write, if the engine has no other
   /// rail.
   virtual uint64_t gathered_bytes_max(const RemoteRange&) const { return kGatheredBytesMax; }
+  /// Writes of one `post_writes` have so many bytes together, if they are several. They are few
+  /// enough that the first one's completion need not come before the last one's.
+  static constexpr uint64_t kBatchBytesMax = 16 << 10;
   /// False: the queue is full; poll, and try again. Any other error comes as a completion.
   virtual bool post_write(const Write& write) = 0;
+  /// Posts the first of these writes, as many as the queue takes, and returns how many. All have
+  /// one peer, region and target key; they are at most Traits::batched_writes_max and
+  /// kBatchBytesMax. The default is for wires on which each write costs the same.
+  virtual size_t post_writes(std::span<const Write> writes) {
+    size_t posted = 0;
+    while (posted < writes.size() && post_write(writes[posted])) ++posted;
+    return posted;
+  }
   virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;
   virtual bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) = 0;
 

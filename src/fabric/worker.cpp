@@ -154,79 +154,134 @@ bool Worker::fill(size_t rail) {
 /// needs to empty the queue.
 bool Worker::post_next(size_t rail, PeerQueue& queue) {
   if (queue.full_in_fill == fills_) return false;
+  make_batch(rail, queue);
+  if (batch_.count == 0) return false;
+  const size_t taken = rails_[rail].domain->post_writes(batch_.writes);
+  for (size_t i = 0; i < taken; ++i) posted(rail, batch_.gathered[i]);
+  if (taken == batch_.count) return true;
+  queue.full_in_fill = fills_;
+  for (size_t i = batch_.count; i-- > taken;) {
+    postings_.erase(batch_.writes[i].context);
+    give_back(queue, batch_.gathered[i]);
+  }
+  if (taken > 0) return true;
+  const Transfer& refused = *transfers_.find(batch_.gathered[0].transfer);
+  Route& route = (*refused.target->routes)[rail];
+  if (route.under_way == 0 && route.health.refused(now_ns_)) listener_.route_suspected(refused);
+  return false;
+}
+
+/// The next write of the queue, and small ones after it that go to the same target: so they cost
+/// one look at the network together.
+void Worker::make_batch(size_t rail, PeerQueue& queue) {
+  batch_.count = 0;
+  batch_.size_bytes = 0;
+  batch_.writes.clear();
   for (size_t left = queue.transfers.size(); left > 0; --left) {
     const uint64_t id = queue.transfers.front();
     queue.transfers.pop_front();
     Transfer* transfer = transfers_.find(id);
     if (transfer == nullptr || transfer->failure != Failure::kNone) continue;
-    const bool is_taken = takes(rail, *transfer);
-    const bool is_posted = is_taken && post_slices(rail, id, *transfer);
+    if (!takes(rail, *transfer)) {  // it goes over other rails
+      queue.transfers.push_back(id);
+      continue;
+    }
+    if (!add_to_batch(rail, id, *transfer)) return queue.transfers.push_front(id);
     if (transfer->next_slice < transfer->plan.slice_count()) queue.transfers.push_back(id);
-    if (is_posted) return true;
-    if (!is_taken) continue;  // it goes over other rails
-    queue.full_in_fill = fills_;
-    return false;
   }
-  return false;
+}
+
+/// False: the batch is complete without it.
+bool Worker::add_to_batch(size_t rail, uint64_t id, Transfer& transfer) {
+  const Rail& here = rails_[rail];
+  const Traits& traits = here.domain->traits();
+  if (batch_.count > 0) {
+    const bool is_alike = transfer.source == batch_.source && transfer.target == batch_.target;
+    if (!is_alike || batch_.count == traits.batched_writes_max ||
+        batch_.size_bytes >= Domain::kBatchBytesMax ||
+        here.under_way + batch_.count >= traits.postings_max)
+      return false;
+  }
+  if (batch_.gathered.size() == batch_.count) batch_.gathered.emplace_back();
+  Gathered& gathered = batch_.gathered[batch_.count];
+  gather(rail, transfer, gathered);
+  const uint64_t size_bytes = batch_.size_bytes + gathered.size_bytes;
+  if (batch_.count > 0 && size_bytes > Domain::kBatchBytesMax) return false;
+  gathered.transfer = id;
+  transfer.next_slice += gathered.slices;
+  batch_.source = transfer.source;
+  batch_.target = transfer.target;
+  batch_.size_bytes = size_bytes;
+  batch_.writes.push_back(write_of(rail, transfer, gathered));
+  ++batch_.count;
+  return true;
 }
 
 /// Gathers the next slice, and those after it that fit into the same write: so small pages cost one
 /// posting together. Slices that are adjacent on both sides become one segment.
-Worker::Gathered Worker::gather(size_t rail, const Transfer& transfer) {
+void Worker::gather(size_t rail, const Transfer& transfer, Gathered& gathered) const {
   const Target& target = *transfer.target;
   const Domain& domain = *rails_[rail].domain;
   const size_t segments_max = target.gathers ? domain.traits().segments_max : 1;
   const uint64_t bytes_max =
       rails_.size() == 1 ? domain.gathered_bytes_max(target.rails[rail]) : kGatheredMax;
-  segments_.clear();
-  Gathered gathered;
-  gathered.write.slices = 0;
+  std::vector<Segment>& segments = gathered.segments;
+  segments.clear();
+  gathered.slices = 0;
+  gathered.size_bytes = 0;
   for (uint64_t index = transfer.next_slice; index < transfer.plan.slice_count(); ++index) {
     const Slice slice = transfer.plan.slice(index);
     const Segment next{transfer.source->memory.subspan(slice.source_offset_bytes, slice.size_bytes),
                        target.rails[rail].base + slice.target_offset_bytes};
-    if (segments_.empty())
-      segments_.push_back(next);
+    if (segments.empty())
+      segments.push_back(next);
     else if (segments_max == 1 || gathered.size_bytes + slice.size_bytes > bytes_max)
       break;
-    else if (Segment& last = segments_.back(); follows(last, next))
+    else if (Segment& last = segments.back(); follows(last, next))
       last.source = {last.source.data(), last.source.size() + slice.size_bytes};
-    else if (segments_.size() < segments_max)
-      segments_.push_back(next);
+    else if (segments.size() < segments_max)
+      segments.push_back(next);
     else
       break;
     gathered.size_bytes += slice.size_bytes;
-    ++gathered.write.slices;
+    ++gathered.slices;
   }
-  gathered.write.source = segments_.front().source;
-  gathered.write.target_address = segments_.front().target_address;
-  gathered.write.further = std::span(segments_).subspan(1);
-  return gathered;
 }
 
-bool Worker::post_slices(size_t rail, uint64_t id, Transfer& transfer) {
-  Target& target = *transfer.target;
-  Route& route = (*target.routes)[rail];
-  auto [write, size_bytes] = gather(rail, transfer);
-  write.peer = route.peer;
+Write Worker::write_of(size_t rail, const Transfer& transfer, const Gathered& gathered) {
+  const Target& target = *transfer.target;
+  Write write;
+  write.peer = (*target.routes)[rail].peer;
   write.region = transfer.source->rails[rail];
+  write.source = gathered.segments.front().source;
+  write.target_address = gathered.segments.front().target_address;
   write.target_key = target.rails[rail].key;
+  write.further = std::span(gathered.segments).subspan(1);
   write.immediate = transfer.immediate;
-  write.context = postings_.add({id, static_cast<uint32_t>(rail), write.slices, size_bytes});
-  if (!rails_[rail].domain->post_write(write)) {
-    postings_.erase(write.context);
-    if (route.under_way == 0 && route.health.refused(now_ns_)) listener_.route_suspected(transfer);
-    return false;
-  }
+  write.slices = gathered.slices;
+  write.context = postings_.add(
+      {gathered.transfer, static_cast<uint32_t>(rail), gathered.slices, gathered.size_bytes});
+  return write;
+}
+
+void Worker::posted(size_t rail, const Gathered& gathered) {
+  Transfer& transfer = *transfers_.find(gathered.transfer);
+  Route& route = (*transfer.target->routes)[rail];
   route.health.accepted();
-  transfer.next_slice += write.slices;
   ++transfer.under_way;
-  ++target.under_way;
+  ++transfer.target->under_way;
   ++rails_[rail].under_way;
-  rails_[rail].under_way_bytes += size_bytes;
+  rails_[rail].under_way_bytes += gathered.size_bytes;
   ++route.under_way;
-  route.under_way_bytes += size_bytes;
-  return true;
+  route.under_way_bytes += gathered.size_bytes;
+}
+
+/// The queue was full: these slices of the transfer are the next ones again.
+void Worker::give_back(PeerQueue& queue, const Gathered& gathered) {
+  Transfer& transfer = *transfers_.find(gathered.transfer);
+  const bool is_queued = transfer.next_slice < transfer.plan.slice_count();
+  transfer.next_slice -= gathered.slices;
+  if (!is_queued) queue.transfers.push_front(gathered.transfer);
 }
 
 bool Worker::poll() {

@@ -150,8 +150,19 @@ class Worker {
   };
   /// Slices that go as one write.
   struct Gathered {
-    Write write;
+    uint64_t transfer = 0;
+    uint32_t slices = 0;
     uint64_t size_bytes = 0;
+    std::vector<Segment> segments;
+  };
+  /// Writes to one target that are posted together.
+  struct Batch {
+    const Source* source = nullptr;
+    Target* target = nullptr;
+    uint64_t size_bytes = 0;
+    size_t count = 0;
+    std::vector<Gathered> gathered;  ///< the first `count`; the others keep their memory
+    std::vector<Write> writes;
   };
 
   /// Transfers to one peer with slices to post. It stays when it is empty: making one costs more
@@ -168,8 +179,12 @@ class Worker {
   bool fill(size_t rail);
   bool post_next(size_t rail, PeerQueue& queue);
   void suspect_late(uint64_t id, const Transfer& transfer);
-  bool post_slices(size_t rail, uint64_t id, Transfer& transfer);
-  Gathered gather(size_t rail, const Transfer& transfer);
+  void make_batch(size_t rail, PeerQueue& queue);
+  bool add_to_batch(size_t rail, uint64_t id, Transfer& transfer);
+  void gather(size_t rail, const Transfer& transfer, Gathered& gathered) const;
+  Write write_of(size_t rail, const Transfer& transfer, const Gathered& gathered);
+  void posted(size_t rail, const Gathered& gathered);
+  void give_back(PeerQueue& queue, const Gathered& gathered);
   bool poll();
   void posting_ended(const Completion& completion);
   void end_if_drained(uint64_t id, Transfer& transfer);
@@ -184,7 +199,7 @@ class Worker {
   size_t first_rail_ = 0;
   uint64_t now_ns_ = 0;
   std::vector<Completion> completions_;  // of one poll
-  std::vector<Segment> segments_;        // of one write, after the first
+  Batch batch_;                          // of one posting
 };
 
 }  // namespace braid::fabric

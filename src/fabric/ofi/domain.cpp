@@ -17,6 +17,7 @@
 #include "fabric/ofi/doors.h"
 #include "fabric/ofi/knocks.h"
 #include "fabric/ofi/peers.h"
+#include "fabric/ofi/postings.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/sleepers.h"
 #include "fabric/ofi/stand_ins.h"
@@ -27,6 +28,7 @@ namespace {
 
 constexpr size_t kEventsAtOnce = 64;
 constexpr size_t kSegmentsMax = 8;
+constexpr size_t kBatchedWritesMax = 64;
 
 /// A peer takes a place for messages and one for its door, in each direction, and gives back those
 /// of the outgoing direction alone.
@@ -72,15 +74,17 @@ class OfiDomain final : public Domain {
   void abandon(uint32_t peer, Absence absence) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return doors_.address(door); }
-  void close_door(uint32_t door) override { doors_.close(door, waiting_); }
+  void close_door(uint32_t door) override { doors_.close(door, postings_.waiting()); }
   Drain drain_door(uint32_t door) const override { return doors_.drain(door); }
-  bool post_write(const Write& write) override;
+  bool post_write(const Write& write) override { return post_writes({&write, 1}) > 0; }
+  size_t post_writes(std::span<const Write> writes) override;
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
   int wait_descriptor() const override { return sleepers_.descriptor(); }
   bool arm() override {
-    return waiting_.empty() && sleepers_.arm(provider_, peers_.is_answer_awaited());
+    return !postings_.has_waiting() && held_.empty() &&
+           sleepers_.arm(provider_, peers_.is_answer_awaited());
   }
 
  private:
@@ -88,14 +92,11 @@ class OfiDomain final : public Domain {
     Registration here;
     std::optional<uint32_t> door;  // through which alone it is reached
   };
-  /// The context that libfabric gives back with a completion. Its front is libfabric's own.
-  struct Operation {
-    enum class Stage : uint8_t { kFree, kUnderWay, kAbandoned };
-    fi_context2 room;
-    Event event;
-    uint64_t context;
-    uint32_t peer;  // of a write or a message
-    Stage stage;
+  /// A write that libfabric had no room for, although it has taken those before it of its batch.
+  struct Held {
+    Write write;
+    std::vector<Segment> further;
+    Posting* posting;
   };
 
   OfiDomain(Provider provider, Station station);
@@ -104,16 +105,17 @@ class OfiDomain final : public Domain {
   void* descriptor_of(uint32_t region) const;
   bool is_gone(uint32_t peer, uint64_t context);
   bool is_ready(Peer& peer);
-  Operation* begin(Event event, uint64_t context, uint32_t peer);
-  bool posted(Operation* operation, int64_t answer);
-  void end(Operation* operation, bool ok);
-  void free_abandoned();
+  template <typename Call>
+  bool post(Event event, uint64_t context, uint32_t peer, const Call& function);
+  int64_t write(const Write& write, Posting& posting);
+  void post_held();
+  void drop_held(uint32_t peer);
   size_t read_queue(std::span<Completion> completions);
   template <typename Call>
   int64_t call(RobustCalls::Purpose purpose, const Call& function);
   void close(Owned<fid_ep>& endpoint);
   std::optional<Completion> completed(const fi_cq_data_entry& entry);
-  bool take_error(Completion& completion);
+  std::optional<Completion> take_error();
   void drain();
 
   const Provider provider_;
@@ -123,7 +125,6 @@ class OfiDomain final : public Domain {
   bool tells_landings_ = false;         // writes without an immediate come with kNoImmediate
   Station station_;
   std::unordered_map<uint32_t, Region> regions_;
-  std::deque<Operation> operations_;
   Peers peers_;
   Knocks knocks_;
   size_t connects_ = 0;  // ever
@@ -137,9 +138,8 @@ class OfiDomain final : public Domain {
   size_t from_queue_ = 0;
   Pace queue_pace_;
   uint32_t next_region_ = 0;
-  std::vector<Operation*> free_;
-  std::vector<Operation*> abandoned_;  // the queue may still name them
-  std::deque<Completion> waiting_;     // not handed out by a poll yet
+  Postings postings_{peers_, quirks_.keeps_broken_connections};
+  std::vector<Held> held_;
 };
 
 OfiDomain::OfiDomain(Provider provider, Station station)
@@ -159,6 +159,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
   const bool has_room = info.domain_attr->cq_data_size > sizeof(uint32_t);
   // If the target's CPU makes the progress, it must notice writes, to know when to go on polling.
   tells_landings_ = has_room && info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+  if (quirks_.lands_in_order) traits_.batched_writes_max = kBatchedWritesMax;
   if (has_room)
     traits_.segments_max =
         std::min({kSegmentsMax, info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit});
@@ -241,6 +242,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
 void OfiDomain::disconnect(uint32_t peer) {
   Peer& leaving = peers_.at(peer);
   if (leaving.own) sleepers_.remove_endpoint(leaving.own_name);
+  drop_held(peer);
   close(leaving.own);
   fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
   peers_.disconnect(peer);
@@ -263,14 +265,8 @@ void OfiDomain::abandon(uint32_t number, Absence absence) {
   sleepers_.remove_endpoint(peer.own_name);
   close(peer.own);
   peer.endpoint = nullptr;
-  for (Operation& operation : operations_) {
-    const bool is_its = operation.event == Event::kPosted && operation.peer == number;
-    if (!is_its || operation.stage != Operation::Stage::kUnderWay) continue;
-    operation.stage = Operation::Stage::kAbandoned;
-    abandoned_.push_back(&operation);
-    waiting_.push_back({Event::kPosted, false, 0, 0, operation.context});
-    peers_.ended(number);
-  }
+  drop_held(number);
+  postings_.abandon(number);
 }
 
 Result<uint32_t> OfiDomain::open_door() {
@@ -316,7 +312,7 @@ Status OfiDomain::check_that_closing_ends_access() {
 /// True: the peer was abandoned, so the posting fails at once.
 bool OfiDomain::is_gone(uint32_t peer, uint64_t context) {
   if (peers_.at(peer).endpoint != nullptr) return false;
-  waiting_.push_back({Event::kPosted, false, 0, 0, context});
+  postings_.tell({Event::kPosted, false, 0, 0, context});
   return true;
 }
 
@@ -332,56 +328,45 @@ bool OfiDomain::is_ready(Peer& peer) {
   return true;
 }
 
-OfiDomain::Operation* OfiDomain::begin(Event event, uint64_t context, uint32_t peer) {
-  if (free_.empty()) free_.push_back(&operations_.emplace_back());
-  Operation* operation = free_.back();
-  free_.pop_back();
-  operation->event = event;
-  operation->context = context;
-  operation->peer = peer;
-  operation->stage = Operation::Stage::kUnderWay;
-  if (event == Event::kPosted) peers_.begun(peer);
-  return operation;
-}
-
-void OfiDomain::end(Operation* operation, bool ok) {
-  if (operation->event == Event::kPosted) {
-    Peer& peer = peers_.at(operation->peer);
-    peer.is_broken = peer.is_broken || (!ok && quirks_.keeps_broken_connections);
-    peers_.ended(operation->peer);
-  }
-  operation->stage = Operation::Stage::kFree;
-  free_.push_back(operation);
-}
-
-/// Frees abandoned operations. The queue is empty, so it names none of them.
-void OfiDomain::free_abandoned() {
-  for (Operation* operation : abandoned_) {
-    operation->stage = Operation::Stage::kFree;
-    free_.push_back(operation);
-  }
-  abandoned_.clear();
-}
-
-bool OfiDomain::posted(Operation* operation, int64_t answer) {
-  if (quirks_.has_doorbells && operation->event == Event::kPosted)
-    peers_.at(operation->peer).doorbell.ring(polled_ns_);
-  if (answer == 0) return true;
-  end(operation, true);
-  if (answer == -FI_EAGAIN) return false;
-  waiting_.push_back({operation->event, false, 0, 0, operation->context});
-  return true;
-}
-
 /// Returns -FI_EAGAIN also if the call was abandoned.
 template <typename Call>
 int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
   return calls_ ? calls_->run(purpose, function).value_or(-FI_EAGAIN) : function();
 }
 
-bool OfiDomain::post_write(const Write& write) {
-  if (is_gone(write.peer, write.context)) return true;
-  if (!is_ready(peers_.at(write.peer))) return false;
+/// All are posted in this call. So all go over one connection: libfabric has a new one ready only
+/// in a later call. If the queue is full in the middle, nothing tells of those that it has taken
+/// until the next one is posted too. It waits for that where a peer has one way for ever, and fails
+/// with them where its connection may be another one then.
+size_t OfiDomain::post_writes(std::span<const Write> writes) {
+  const uint32_t peer = writes.front().peer;
+  Posting* taken = nullptr;  // the last one that libfabric has taken
+  for (size_t i = 0; i < writes.size(); ++i) {
+    const bool is_last = i + 1 == writes.size();
+    if (is_gone(peer, writes[i].context)) continue;
+    if (!is_ready(peers_.at(peer))) return i;
+    Posting& posting = postings_.begin(Event::kPosted, writes[i].context, peer, taken);
+    posting.awaits_batch = !is_last;
+    const int64_t answer = write(writes[i], posting);
+    if (answer == 0) {
+      taken = &posting;
+    } else if (answer != -FI_EAGAIN) {
+      postings_.refuse(posting);
+    } else if (taken != nullptr && quirks_.needs_endpoint_for_each_peer) {
+      posting.awaits_batch = false;
+      held_.push_back({writes[i], {writes[i].further.begin(), writes[i].further.end()}, &posting});
+      return i + 1;
+    } else {
+      postings_.withdraw(posting);
+      postings_.end_batch(taken, false);
+      return i;
+    }
+  }
+  if (taken != nullptr && taken->awaits_batch) postings_.end_batch(taken, false);
+  return writes.size();
+}
+
+int64_t OfiDomain::write(const Write& write, Posting& posting) {
   connections_.forget();
   std::array<iovec, kSegmentsMax> sources;
   std::array<void*, kSegmentsMax> descriptors;
@@ -395,49 +380,85 @@ bool OfiDomain::post_write(const Write& write) {
   };
   add(write.source, write.target_address);
   for (const Segment& segment : write.further) add(segment.source, segment.target_address);
-  Operation* operation = begin(Event::kPosted, write.context, write.peer);
+  Peer& peer = peers_.at(write.peer);
   fi_msg_rma message{};
   message.msg_iov = sources.data();
   message.desc = descriptors.data();
   message.iov_count = count;
-  message.addr = peers_.at(write.peer).address;
+  message.addr = peer.address;
   message.rma_iov = targets.data();
   message.rma_iov_count = count;
-  message.context = operation;
+  message.context = &posting;
   message.data = write.immediate ? *write.immediate : kNoImmediate;
   message.data |= uint64_t{write.slices - 1} << kSlicesShift;
-  const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE |
+  const uint64_t flags = FI_COMPLETION |
+                         (posting.awaits_batch ? 0 : uint64_t{FI_DELIVERY_COMPLETE}) |
                          (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
-  fid_ep* const endpoint = peers_.at(write.peer).endpoint;
-  return posted(operation, call(RobustCalls::Purpose::kWrite,
-                                [&] { return fi_writemsg(endpoint, &message, flags); }));
+  const int64_t answer = call(RobustCalls::Purpose::kWrite,
+                              [&] { return fi_writemsg(peer.endpoint, &message, flags); });
+  if (quirks_.has_doorbells) peer.doorbell.ring(polled_ns_);
+  return answer;
 }
 
-bool OfiDomain::post_send(uint32_t peer, uint32_t region, Bytes bytes, uint64_t context) {
-  if (is_gone(peer, context)) return true;
-  if (!is_ready(peers_.at(peer))) return false;
+void OfiDomain::post_held() {
+  std::erase_if(held_, [this](Held& held) {
+    held.write.further = held.further;
+    const int64_t answer = write(held.write, *held.posting);
+    if (answer == 0 || answer == -FI_EAGAIN) return answer == 0;
+    postings_.end_batch(held.posting->before, false);
+    postings_.refuse(*held.posting);
+    return true;
+  });
+}
+
+void OfiDomain::drop_held(uint32_t peer) {
+  std::erase_if(held_, [&](const Held& held) {
+    if (held.write.peer != peer) return false;
+    postings_.end_batch(held.posting->before, false);
+    postings_.refuse(*held.posting);
+    return true;
+  });
+}
+
+template <typename Call>
+bool OfiDomain::post(Event event, uint64_t context, uint32_t peer, const Call& function) {
+  Posting& posting = postings_.begin(event, context, peer);
+  const int64_t answer = function(&posting);
+  if (quirks_.has_doorbells && event == Event::kPosted) peers_.at(peer).doorbell.ring(polled_ns_);
+  if (answer == -FI_EAGAIN)
+    postings_.withdraw(posting);
+  else if (answer != 0)
+    postings_.refuse(posting);
+  return answer != -FI_EAGAIN;
+}
+
+bool OfiDomain::post_send(uint32_t number, uint32_t region, Bytes bytes, uint64_t context) {
+  if (is_gone(number, context)) return true;
+  Peer& peer = peers_.at(number);
+  if (!is_ready(peer)) return false;
   connections_.forget();
   iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
   void* descriptor = descriptor_of(region);
-  Operation* operation = begin(Event::kPosted, context, peer);
   fi_msg message{};
   message.msg_iov = &source;
   message.desc = &descriptor;
   message.iov_count = 1;
-  message.addr = peers_.at(peer).address;
-  message.context = operation;
-  fid_ep* const endpoint = peers_.at(peer).endpoint;
-  return posted(operation, call(RobustCalls::Purpose::kMessage, [&] {
-                  return fi_sendmsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
-                }));
+  message.addr = peer.address;
+  return post(Event::kPosted, context, number, [&](void* posting) {
+    message.context = posting;
+    return call(RobustCalls::Purpose::kMessage, [&] {
+      return fi_sendmsg(peer.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    });
+  });
 }
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
-  Operation* operation = begin(Event::kReceived, context, 0);
-  return posted(operation, call(RobustCalls::Purpose::kProgress, [&] {
-                  return fi_recv(station_.endpoint.get(), buffer.data(), buffer.size(),
-                                 descriptor_of(region), FI_ADDR_UNSPEC, operation);
-                }));
+  return post(Event::kReceived, context, 0, [&](void* posting) {
+    return call(RobustCalls::Purpose::kProgress, [&] {
+      return fi_recv(station_.endpoint.get(), buffer.data(), buffer.size(), descriptor_of(region),
+                     FI_ADDR_UNSPEC, posting);
+    });
+  });
 }
 
 // ---- Completions ----
@@ -452,9 +473,8 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
   if (!knocks_.is_empty())
     knocks_.look(monotonic_ns(),
                  [this](const auto& address) { return peers_.has_link_to(address); });
-  size_t count = 0;
-  for (; count < completions.size() && !waiting_.empty(); waiting_.pop_front())
-    completions[count++] = waiting_.front();
+  if (!held_.empty()) post_held();
+  size_t count = postings_.hand_out(completions);
   const auto poll_doors = [&] {
     from_doors_ = doors_.poll(completions.subspan(count), from_queue_ > 0);
     count += from_doors_;
@@ -467,7 +487,7 @@ size_t OfiDomain::poll(std::span<Completion> completions) {
     count += from_queue_;
   }
   if (!doors_first_) poll_doors();
-  return count;
+  return count + postings_.hand_out(completions.subspan(count));
 }
 
 size_t OfiDomain::read_queue(std::span<Completion> completions) {
@@ -481,34 +501,33 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   const std::optional<int64_t> answer =
       calls_ ? calls_->run(RobustCalls::Purpose::kProgress, read) : read();
   stand_ins.free_places(*station_.addresses);
-  if (answer == -FI_EAVAIL) return take_error(completions[0]) ? 1 : 0;
-  if (answer == -FI_EAGAIN) free_abandoned();
+  if (answer == -FI_EAVAIL) {
+    const std::optional<Completion> failed = take_error();
+    if (failed) completions[0] = *failed;
+    return failed ? 1 : 0;
+  }
+  if (answer == -FI_EAGAIN) postings_.free_abandoned();
   size_t count = 0;
   for (int64_t i = 0; i < answer.value_or(0); ++i)
     if (const auto come = completed(entries[static_cast<size_t>(i)])) completions[count++] = *come;
   return count;
 }
 
-/// None: the operation was abandoned.
 std::optional<Completion> OfiDomain::completed(const fi_cq_data_entry& entry) {
   if (const auto arrival = arrival_of(entry)) return arrival;
-  auto* operation = static_cast<Operation*>(entry.op_context);
-  if (operation->stage == Operation::Stage::kAbandoned) return std::nullopt;
-  if (operation->event == Event::kPosted) peers_.at(operation->peer).doorbell.answered(polled_ns_);
-  end(operation, true);
-  return Completion{operation->event, true, 0, entry.len, operation->context};
+  auto& posting = *static_cast<Posting*>(entry.op_context);
+  const bool is_answer = posting.event == Event::kPosted && !posting.awaits_batch;
+  if (is_answer && posting.stage != Posting::Stage::kAbandoned)
+    peers_.at(posting.peer).doorbell.answered(polled_ns_);
+  return postings_.given_back(posting, true, entry.len);
 }
 
-/// False: the error is not of an operation of ours, or the operation was abandoned.
-bool OfiDomain::take_error(Completion& completion) {
+/// None: the error is not of a posting of ours, or nothing is to be told.
+std::optional<Completion> OfiDomain::take_error() {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(station_.queue.get(), &error, 0) < 1 || error.op_context == nullptr)
-    return false;
-  auto* operation = static_cast<Operation*>(error.op_context);
-  if (operation->stage == Operation::Stage::kAbandoned) return false;
-  end(operation, false);
-  completion = {operation->event, false, 0, 0, operation->context};
-  return true;
+    return std::nullopt;
+  return postings_.given_back(*static_cast<Posting*>(error.op_context), false, 0);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ struct Quirks {
   bool copies_through_sockets = false;
   /// Opening a station takes milliseconds (spare_station.h).
   bool opens_slowly = false;
+  /// Writes to one target land in the order of posting, if they are posted over one connection
+  /// (FI_ORDER_WAW). So when one of them has landed, those before it have.
+  bool lands_in_order = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.

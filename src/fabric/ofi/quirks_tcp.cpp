@@ -12,6 +12,7 @@ const Quirks& tcp_quirks() {
                                  .listens_at_address = true,
                                  .copies_through_sockets = true,
                                  .opens_slowly = true,
+                                 .lands_in_order = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
                                  .refuses_second_connection = true,

@@ -28,6 +28,7 @@ struct NetworkOptions {
   int queue_depth = 16;         ///< postings to one peer of one domain that have not completed
   uint64_t postings_max = 256;  ///< Traits::postings_max
   size_t segments_max = 4;      ///< of one write
+  size_t batched_writes_max = 8;
   size_t region_bytes_max = ~size_t{0};  ///< larger memory is refused
   double full_chance = 0;                ///< the chance that a queue with room claims to be full
   /// The differences between the domains of providers:
