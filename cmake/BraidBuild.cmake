@@ -16,7 +16,9 @@ endif()
 # compile. A debugger wants -DCMAKE_BUILD_TYPE=Debug.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Werror)
+# The presets make warnings errors (CMAKE_COMPILE_WARNING_AS_ERROR). Other builds do not: gcc 12 warns
+# without cause at -O3 (-Wrestrict, in std::string), as other compilers may elsewhere.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
 if(BRAID_SANITIZE)
   # What sanitizers add is slow to optimise: -O2 -g compiles two times as long with tsan, and five
   # times with asan and ubsan. A report needs no more than line numbers.
