@@ -30,7 +30,7 @@ namespace braid::cuda {
   X(cuCtxSetLimit) \
   X(cuThreadExchangeStreamCaptureMode) X(cuStreamCreate) X(cuStreamCreateWithPriority) \
   X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) X(cuStreamWaitEvent) \
-  X(cuStreamIsCapturing) X(cuStreamGetPriority) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBatchMemOp) X(cuStreamGetCtx) \
+  X(cuStreamIsCapturing) X(cuStreamGetPriority) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBatchMemOp) X(cuStreamGetCtx) X(cuStreamGetId) \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
   X(cuEventElapsedTime) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) \
   X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \

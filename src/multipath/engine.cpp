@@ -61,29 +61,48 @@ void Engine::forget(CUcontext context, ContextRegistry::End how) {
 }
 
 GpuSet Engine::grant(CUmemoryPool pool, int gpu) {
-  const GpuSet relays = registry_.open_relays_of(gpu);
-  const cuda::RelaxedCapture relaxed(driver_);
-  return relays != 0 && grant_access(driver_, pool, relays) ? relays : 0;
+  const GpuSet relays = relays_to_grant(gpu);
+  return relays != 0 && grant_to(relays, pool) ? relays : 0;
 }
 
 GpuSet Engine::grant(CUdeviceptr address, size_t size_bytes) {
+  const GpuSet relays = relays_to_grant(address, size_bytes);
+  return relays != 0 && grant_to(relays, address, size_bytes) ? relays : 0;
+}
+
+GpuSet Engine::relays_to_grant(CUdeviceptr address, size_t size_bytes) {
   if (!may_relay()) return 0;
   const int gpu = gpu_of_mappings(driver_, address, size_bytes);
   if (gpu < 0 ||
       gpus_with_access(driver_, nullptr, address, Direction::kHostToDevice, gpu_bit(gpu)) == 0)
     return 0;
-  const GpuSet relays = registry_.open_relays_of(gpu);
+  return relays_to_grant(gpu);
+}
+
+bool Engine::grant_to(GpuSet relays, CUmemoryPool pool) {
   const cuda::RelaxedCapture relaxed(driver_);
-  return relays != 0 && grant_access(driver_, address, size_bytes, relays) ? relays : 0;
+  return grant_access(driver_, pool, relays);
+}
+
+bool Engine::grant_to(GpuSet relays, CUdeviceptr address, size_t size_bytes) {
+  const cuda::RelaxedCapture relaxed(driver_);
+  return grant_access(driver_, address, size_bytes, relays);
+}
+
+std::vector<std::pair<CUmemoryPool, int>> Engine::default_pools() {
+  std::vector<std::pair<CUmemoryPool, int>> pools;
+  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
+    CUmemoryPool pool = nullptr;
+    if (driver_.cuDeviceGetDefaultMemPool(&pool, relays_.device(gpu)) == CUDA_SUCCESS)
+      pools.emplace_back(pool, gpu);
+  }
+  return pools;
 }
 
 std::vector<std::pair<CUmemoryPool, GpuSet>> Engine::grant_default_pools() {
   std::vector<std::pair<CUmemoryPool, GpuSet>> granted;
-  for (int gpu = 0; gpu < relays_.gpu_count(); ++gpu) {
-    CUmemoryPool pool = nullptr;
-    if (driver_.cuDeviceGetDefaultMemPool(&pool, relays_.device(gpu)) != CUDA_SUCCESS) continue;
+  for (const auto& [pool, gpu] : default_pools())
     if (const GpuSet gpus = grant(pool, gpu)) granted.emplace_back(pool, gpus);
-  }
   return granted;
 }
 
@@ -105,6 +124,7 @@ std::vector<PathCount> Engine::collect(int wait_ms) {
 std::vector<std::string> Engine::problems() {
   std::vector<std::string> all = registry_.problems();
   if (!relays_.problem().empty()) all.push_back(relays_.problem() + ". Every copy stays native");
+  if (!relays_.reserved().empty()) all.push_back(relays_.reserved());
   if (!peers_.problem().empty()) all.push_back(peers_.problem());
   if (!cost_problem_.ok())
     all.insert(all.begin(), cost_problem_.message() + ". Until then braid goes by its defaults");

@@ -103,7 +103,15 @@ class Engine {
   /// it on a copy's path: the driver may take its time.
   GpuSet grant(CUmemoryPool pool, int gpu);
   GpuSet grant(CUdeviceptr address, size_t size_bytes);
-  /// The pools that the driver makes itself, one for each GPU.
+  /// The same in two steps, for a caller that notes what is granted before it is: the GPUs that
+  /// would get access, and access for them. True: they have it.
+  GpuSet relays_to_grant(int gpu) { return registry_.open_relays_of(gpu); }
+  GpuSet relays_to_grant(CUdeviceptr address, size_t size_bytes);
+  bool grant_to(GpuSet relays, CUmemoryPool pool);
+  bool grant_to(GpuSet relays, CUdeviceptr address, size_t size_bytes);
+  /// The pools that the driver makes itself, each with its GPU.
+  std::vector<std::pair<CUmemoryPool, int>> default_pools();
+  /// Grants access to them.
   std::vector<std::pair<CUmemoryPool, GpuSet>> grant_default_pools();
 
   /// Call it when the program is short of memory on a GPU: the relay there frees its buffers if it

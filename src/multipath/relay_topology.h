@@ -12,8 +12,8 @@
 
 namespace braid::multipath {
 
-/// True if the relay reaches the target's memory with native atomics: its blocks take slice numbers
-/// from a counter there. NVLink has atomics, PCIe peer access has not.
+/// True if the relay reaches the target's memory with native atomics (its blocks take slice numbers
+/// from a counter there), and any process may use it. NVLink has atomics, PCIe peer access has not.
 bool can_relay(const cuda::Driver& driver, CUdevice relay, CUdevice target);
 
 class RelayTopology {
@@ -33,6 +33,9 @@ class RelayTopology {
   GpuSet all() const { return all_; }
   /// Why no GPU may relay, whatever the hardware; empty if there is no such reason.
   const std::string& problem() const { return problem_; }
+  /// Which GPUs do not relay because their compute mode (exclusive-process, prohibited) keeps them
+  /// for others; empty if there are none.
+  const std::string& reserved() const { return reserved_; }
 
   /// GPUs of the same socket.
   GpuSet neighbours_of(int gpu) const {
@@ -49,12 +52,14 @@ class RelayTopology {
  private:
   Status list_devices(const cuda::Driver& driver);
   Status check(const RelayChoice& choice) const;
+  void note_reserved(const cuda::Driver& driver, const RelayChoice& choice);
 
   std::vector<CUdevice> devices_;  // by GPU, as the others
   std::vector<int> numa_nodes_;
   std::vector<GpuSet> of_target_;
   GpuSet all_ = 0;
   std::string problem_;
+  std::string reserved_;
 };
 
 }  // namespace braid::multipath

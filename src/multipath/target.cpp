@@ -204,7 +204,7 @@ YieldPolicy Target::yield_policy_of(const Batch& batch) const {
 
 // A transfer's state, and channels of every relay that has one to spare. False: no state is free.
 bool Target::acquire(Submission& submission, const ChannelRequest& request) {
-  const StreamKey user = stream_key(where_.context, submission.batch.stream);
+  const StreamKey user = stream_key(driver_, where_.context, submission.batch.stream);
   {
     const std::lock_guard lock(mutex_);
     submission.state = memory_.transfers->acquire(user);

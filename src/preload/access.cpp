@@ -5,8 +5,10 @@
 
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "preload/access_calls.h"
 #include "preload/access_ledger.h"
 #include "preload/binding.h"
 #include "preload/devices.h"
@@ -20,29 +22,111 @@ namespace {
 using multipath::gpu_bit;
 using AccessDescs = AccessLedger::AccessDescs;
 
+// No driver call is made under the lock: it may take its time, and other threads of the program
+// have other memory to ask about, or to free.
 struct Ledger {
   std::mutex lock;
   AccessLedger access;
+  AccessCalls<MappedRange> range_calls;
+  AccessCalls<GpuPool> pool_calls;
   bool is_granting = false;  // relays are open; what is made before is granted when they are
+
+  AccessCalls<MappedRange>& calls(const MappedRange&) { return range_calls; }
+  AccessCalls<GpuPool>& calls(const GpuPool&) { return pool_calls; }
 };
 
 Ledger& ledger() { return renewed_in_child<Ledger>(); }
 
-// With the ledger locked: the range or pool is there, and the program may have set its access.
-void grant(Ledger& all, CUdeviceptr address, size_t size_bytes) {
-  multipath::Engine* open = engine();
-  if (open == nullptr || !all.is_granting) return;
-  const ReentryGuard guard;
-  if (const GpuSet gpus = open->grant(address, size_bytes))
-    all.access.grant(address, size_bytes, gpus);
+// What the ledger knows the memory by.
+const MappedRange& key_of(const MappedRange& range) { return range; }
+CUmemoryPool key_of(const GpuPool& pool) { return pool.pool; }
+
+GpuSet relays_to_grant(multipath::Engine& open, const MappedRange& range) {
+  return open.relays_to_grant(range.address, range.size_bytes);
+}
+GpuSet relays_to_grant(multipath::Engine& open, const GpuPool& pool) {
+  return pool.gpu >= 0 ? open.relays_to_grant(pool.gpu) : 0;
 }
 
-void grant(Ledger& all, CUmemoryPool pool, int gpu) {
-  multipath::Engine* open = engine();
-  if (open == nullptr || !all.is_granting) return;
-  const ReentryGuard guard;
-  if (const GpuSet gpus = open->grant(pool, gpu)) all.access.grant(pool, gpus);
+bool grant_to(GpuSet relays, multipath::Engine& open, const MappedRange& range) {
+  return open.grant_to(relays, range.address, range.size_bytes);
 }
+bool grant_to(GpuSet relays, multipath::Engine& open, const GpuPool& pool) {
+  return open.grant_to(relays, pool.pool);
+}
+
+// False: a call that is under way names the memory, and makes up for this.
+template <typename Memory>
+bool begin_granting(const Memory& memory, GpuSet relays) {
+  const std::lock_guard hold(ledger().lock);
+  if (ledger().calls(memory).postpone(memory)) return false;
+  ledger().access.grant(key_of(memory), relays);
+  return true;
+}
+
+// Noted before, so that a call of the program's that comes meanwhile keeps the access; and after,
+// since by then other memory may have the addresses.
+template <typename Memory>
+void grant(multipath::Engine& open, const Memory& memory) {
+  const ReentryGuard guard;
+  const GpuSet relays = relays_to_grant(open, memory);
+  if (relays == 0 || !begin_granting(memory, relays) || !grant_to(relays, open, memory)) return;
+  const std::lock_guard hold(ledger().lock);
+  ledger().access.grant(key_of(memory), relays);
+}
+
+// The program's call has its answer by then. What is not granted takes fewer paths.
+template <typename Memory>
+void grant(const std::vector<Memory>& all) noexcept try {
+  multipath::Engine* open = engine();
+  if (open == nullptr) return;
+  for (const Memory& memory : all) grant(*open, memory);
+} catch (...) {
+}
+
+// A call of the program that sets access.
+template <typename Memory>
+class Setting {
+ public:
+  explicit Setting(const Memory& memory) : memory_(memory) {
+    const std::lock_guard hold(ledger().lock);
+    granted_ = ledger().access.granted(key_of(memory));
+    place_ = ledger().calls(memory).begin(memory);
+  }
+  ~Setting() {
+    if (is_under_way_) (void)end();
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+  /// GPUs that keep their access.
+  GpuSet granted() const { return granted_; }
+
+  /// The driver has refused. Returns what is to be granted now.
+  std::vector<Memory> end() noexcept {
+    const std::lock_guard hold(ledger().lock);
+    return end_locked();
+  }
+  /// The driver has carried it out. Likewise.
+  std::vector<Memory> end(AccessDescs descs) {
+    const std::lock_guard hold(ledger().lock);
+    ledger().access.set(key_of(memory_), descs);
+    std::vector<Memory> to_grant = end_locked();
+    if (ledger().is_granting) to_grant.push_back(memory_);
+    return to_grant;
+  }
+
+ private:
+  std::vector<Memory> end_locked() noexcept {
+    is_under_way_ = false;
+    return ledger().calls(memory_).end(place_);
+  }
+
+  const Memory memory_;
+  GpuSet granted_ = 0;
+  typename AccessCalls<Memory>::Place place_;
+  bool is_under_way_ = true;
+};
 
 CUmemLocation as_program_sees(CUmemLocation location) {
   if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
@@ -81,28 +165,11 @@ CUresult set_keeping(GpuSet granted, AccessDescs descs, const Native& native) {
 using SetRange = CUresult(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
 using SetPool = CUresult(CUmemoryPool, const CUmemAccessDesc*, size_t);
 
-CUresult set_range(SetRange* native, CUdeviceptr address, size_t size_bytes,
-                   AccessDescs descs) try {
-  AccessLedger& access = ledger().access;
-  const std::lock_guard hold(ledger().lock);
-  const CUresult answer = set_keeping(
-      access.granted(address, size_bytes), descs,
-      [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, descs.size()); });
-  if (answer != CUDA_SUCCESS) return answer;
-  access.set(address, size_bytes, descs);
-  grant(ledger(), address, size_bytes);
-  return answer;
-} catch (...) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult set_pool(SetPool* native, CUmemoryPool pool, AccessDescs descs) try {
-  AccessLedger& access = ledger().access;
-  const std::lock_guard hold(ledger().lock);
-  const CUresult answer = set_keeping(access.granted(pool), descs, [&](const CUmemAccessDesc* all) {
-    return native(pool, all, descs.size());
-  });
-  if (answer == CUDA_SUCCESS) access.set(pool, descs);
+template <typename Memory, typename Native>
+CUresult set_access(const Memory& memory, AccessDescs descs, const Native& native) try {
+  Setting<Memory> setting(memory);
+  const CUresult answer = set_keeping(setting.granted(), descs, native);
+  grant(answer == CUDA_SUCCESS ? setting.end(descs) : setting.end());
   return answer;
 } catch (...) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -113,9 +180,13 @@ void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept try
   if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
       properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
     return;
-  const std::lock_guard hold(ledger().lock);
-  ledger().access.add(pool, properties.location.id);
-  grant(ledger(), pool, properties.location.id);
+  const GpuPool made{pool, properties.location.id};
+  {
+    const std::lock_guard hold(ledger().lock);
+    ledger().access.add(made.pool, made.gpu);
+    if (!ledger().is_granting) return;
+  }
+  grant(std::vector{made});
 } catch (...) {
 }
 
@@ -130,16 +201,16 @@ std::optional<CUmemAccess_flags> answer(Memory memory, const CUmemLocation& loca
 
 // Memory that the driver is about to free: another thread may be given the same addresses right
 // after. What the driver refuses to free, relays can still reach, and copies under way may use.
-template <typename... Memory>
-CUresult free_memory(HookId hook, Memory... memory) noexcept {
-  if (is_for_driver()) return forward(hook, memory...);
-  decltype(ledger().access.forget(memory...)) forgotten;
+template <typename Key, typename... Arguments>
+CUresult free_memory(HookId hook, const Key& memory, Arguments... arguments) noexcept {
+  if (is_for_driver()) return forward(hook, arguments...);
+  decltype(ledger().access.forget(memory)) forgotten;
   try {
     const std::lock_guard hold(ledger().lock);
-    forgotten = ledger().access.forget(memory...);
+    forgotten = ledger().access.forget(memory);
   } catch (...) {
   }
-  const CUresult result = forward(hook, memory...);
+  const CUresult result = forward(hook, arguments...);
   if (result == CUDA_SUCCESS || forgotten.empty()) return result;
   try {
     const std::lock_guard hold(ledger().lock);
@@ -152,12 +223,17 @@ CUresult free_memory(HookId hook, Memory... memory) noexcept {
 }  // namespace
 
 void grant_memory_made_so_far(multipath::Engine& open) {
-  Ledger& all = ledger();
-  const std::lock_guard hold(all.lock);
-  all.is_granting = true;
-  for (const auto& [address, size_bytes] : all.access.ranges()) grant(all, address, size_bytes);
-  for (const auto& [pool, gpu] : all.access.pools()) grant(all, pool, gpu);
-  for (const auto& [pool, gpus] : open.grant_default_pools()) all.access.grant(pool, gpus);
+  std::vector<MappedRange> ranges;
+  std::vector<std::pair<CUmemoryPool, int>> pools;
+  {
+    const std::lock_guard hold(ledger().lock);
+    ledger().is_granting = true;  // what is made from now on is granted by who makes it
+    ranges = ledger().access.ranges();
+    pools = ledger().access.pools();
+  }
+  for (const MappedRange& range : ranges) grant(open, range);
+  for (const auto& [pool, gpu] : pools) grant(open, GpuPool{pool, gpu});
+  for (const auto& [pool, gpu] : open.default_pools()) grant(open, GpuPool{pool, gpu});
 }
 
 }  // namespace braid::preload
@@ -170,7 +246,9 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size_bytes, const CUmemAcces
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (is_for_driver() || descs == nullptr || count == 0)
     return native(address, size_bytes, descs, count);
-  return set_range(native, address, size_bytes, {descs, count});
+  return set_access(
+      MappedRange{address, size_bytes}, {descs, count},
+      [&](const CUmemAccessDesc* all) { return native(address, size_bytes, all, count); });
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
@@ -185,7 +263,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size_bytes) {
-  return free_memory(k_cuMemUnmap, address, size_bytes);
+  return free_memory(k_cuMemUnmap, MappedRange{address, size_bytes}, address, size_bytes);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
@@ -197,13 +275,14 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   return result;
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool) { return free_memory(k_cuMemPoolDestroy, pool); }
+CUresult cuMemPoolDestroy(CUmemoryPool pool) { return free_memory(k_cuMemPoolDestroy, pool, pool); }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* descs, size_t count) {
   auto* native = real<SetPool>(k_cuMemPoolSetAccess);
   if (native == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (is_for_driver() || descs == nullptr || count == 0) return native(pool, descs, count);
-  return set_pool(native, pool, {descs, count});
+  return set_access(GpuPool{pool}, {descs, count},
+                    [&](const CUmemAccessDesc* all) { return native(pool, all, count); });
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLocation* location) {

@@ -43,8 +43,9 @@ void AccessLedger::split(CUdeviceptr at) {
 
 // Changes what is known of the range; what was not known of it becomes known.
 template <typename Change>
-void AccessLedger::change(CUdeviceptr address, size_t size_bytes, const Change& change) {
-  const CUdeviceptr end = address + size_bytes;
+void AccessLedger::change(const MappedRange& changed, const Change& change) {
+  CUdeviceptr address = changed.address;
+  const CUdeviceptr end = address + changed.size_bytes;
   split(address);
   split(end);
   while (address < end) {
@@ -58,27 +59,28 @@ void AccessLedger::change(CUdeviceptr address, size_t size_bytes, const Change& 
   }
 }
 
-void AccessLedger::set(CUdeviceptr address, size_t size_bytes, AccessDescs descs) {
-  change(address, size_bytes, [&](Access& access) { access.set(descs); });
+void AccessLedger::set(const MappedRange& range, AccessDescs descs) {
+  change(range, [&](Access& access) { access.set(descs); });
 }
 
 void AccessLedger::set(CUmemoryPool pool, AccessDescs descs) { pools_[pool].access.set(descs); }
 
-void AccessLedger::grant(CUdeviceptr address, size_t size_bytes, GpuSet gpus) {
-  change(address, size_bytes, [&](Access& access) { access.granted |= gpus; });
+void AccessLedger::grant(const MappedRange& range, GpuSet gpus) {
+  change(range, [&](Access& access) { access.granted |= gpus; });
 }
 
 void AccessLedger::grant(CUmemoryPool pool, GpuSet gpus) { pools_[pool].access.granted |= gpus; }
 
 void AccessLedger::add(CUmemoryPool pool, int gpu) { pools_[pool] = {gpu, {}}; }
 
-AccessLedger::Ranges AccessLedger::forget(CUdeviceptr address, size_t size_bytes) {
+AccessLedger::Ranges AccessLedger::forget(const MappedRange& freed) {
   Ranges forgotten;
-  const CUdeviceptr end = address + size_bytes;
-  if (end < address) return forgotten;
-  split(address);
+  const CUdeviceptr end = freed.address + freed.size_bytes;
+  if (end < freed.address) return forgotten;
+  split(freed.address);
   split(end);
-  for (auto range = ranges_.lower_bound(address); range != ranges_.end() && range->first < end;)
+  for (auto range = ranges_.lower_bound(freed.address);
+       range != ranges_.end() && range->first < end;)
     forgotten.insert(ranges_.extract(range++));
   return forgotten;
 }
@@ -92,7 +94,7 @@ AccessLedger::Pools AccessLedger::forget(CUmemoryPool pool) {
 
 void AccessLedger::restore(const Ranges& forgotten) {
   for (const auto& [address, range] : forgotten)
-    change(address, range.end - address, [&](Access& access) { access.add(range.access); });
+    change({address, range.end - address}, [&](Access& access) { access.add(range.access); });
 }
 
 void AccessLedger::restore(const Pools& forgotten) {
@@ -113,12 +115,12 @@ std::optional<CUmemAccess_flags> AccessLedger::answer(CUmemoryPool pool, int gpu
   return known != pools_.end() ? known->second.access.answer(gpu) : std::nullopt;
 }
 
-GpuSet AccessLedger::granted(CUdeviceptr address, size_t size_bytes) const {
+GpuSet AccessLedger::granted(const MappedRange& asked) const {
   GpuSet gpus = 0;
-  auto range = ranges_.upper_bound(address);
+  auto range = ranges_.upper_bound(asked.address);
   if (range != ranges_.begin()) --range;
-  for (; range != ranges_.end() && range->first < address + size_bytes; ++range)
-    if (range->second.end > address) gpus |= range->second.access.granted;
+  for (; range != ranges_.end() && range->first < asked.address + asked.size_bytes; ++range)
+    if (range->second.end > asked.address) gpus |= range->second.access.granted;
   return gpus;
 }
 
@@ -127,9 +129,9 @@ GpuSet AccessLedger::granted(CUmemoryPool pool) const {
   return known != pools_.end() ? known->second.access.granted : 0;
 }
 
-std::vector<std::pair<CUdeviceptr, size_t>> AccessLedger::ranges() const {
-  std::vector<std::pair<CUdeviceptr, size_t>> all;
-  for (const auto& [begin, range] : ranges_) all.emplace_back(begin, range.end - begin);
+std::vector<MappedRange> AccessLedger::ranges() const {
+  std::vector<MappedRange> all;
+  for (const auto& [begin, range] : ranges_) all.push_back({begin, range.end - begin});
   return all;
 }
 

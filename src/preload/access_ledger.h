@@ -19,6 +19,13 @@ namespace braid::preload {
 
 using multipath::GpuSet;
 
+/// Addresses of mapped memory.
+struct MappedRange {
+  CUdeviceptr address = 0;
+  size_t size_bytes = 0;
+  bool operator==(const MappedRange&) const = default;
+};
+
 /// Not safe for concurrent use: its owner locks.
 class AccessLedger {
   struct Range;
@@ -28,10 +35,11 @@ class AccessLedger {
   using AccessDescs = std::span<const CUmemAccessDesc>;
 
   /// The program has set this access, and the driver has carried it out.
-  void set(CUdeviceptr address, size_t size_bytes, AccessDescs descs);
+  void set(const MappedRange& range, AccessDescs descs);
   void set(CUmemoryPool pool, AccessDescs descs);
-  /// braid has given these GPUs all access.
-  void grant(CUdeviceptr address, size_t size_bytes, GpuSet gpus);
+  /// braid gives these GPUs all access. One too many here does no harm: they read as the program
+  /// has set them.
+  void grant(const MappedRange& range, GpuSet gpus);
   void grant(CUmemoryPool pool, GpuSet gpus);
   /// The program has made the pool, so braid may grant access to it. Other pools (imported, shared)
   /// it may not.
@@ -41,7 +49,7 @@ class AccessLedger {
 
   /// The memory is about to be freed. Returns what was known of it; nothing of a range that wraps,
   /// which the driver refuses.
-  Ranges forget(CUdeviceptr address, size_t size_bytes);
+  Ranges forget(const MappedRange& range);
   Pools forget(CUmemoryPool pool);
   /// The driver has not freed it. What has been set meanwhile stays.
   void restore(const Ranges& forgotten);
@@ -53,11 +61,11 @@ class AccessLedger {
 
   /// GPUs that keep all access to some of the memory, whatever the program sets: braid's copies
   /// under way may be using it.
-  GpuSet granted(CUdeviceptr address, size_t size_bytes) const;
+  GpuSet granted(const MappedRange& range) const;
   GpuSet granted(CUmemoryPool pool) const;
 
   /// Ranges for which access has been set, and pools that the program made, each with its GPU.
-  std::vector<std::pair<CUdeviceptr, size_t>> ranges() const;
+  std::vector<MappedRange> ranges() const;
   std::vector<std::pair<CUmemoryPool, int>> pools() const;
 
  private:
@@ -80,7 +88,7 @@ class AccessLedger {
 
   void split(CUdeviceptr at);
   template <typename Change>
-  void change(CUdeviceptr address, size_t size_bytes, const Change& change);
+  void change(const MappedRange& range, const Change& change);
 
   Ranges ranges_;
   Pools pools_;

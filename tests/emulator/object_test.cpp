@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fixture.h"
+#include "support/set_variable.h"
 
 namespace braid::emulator_test {
 namespace {
@@ -43,6 +44,25 @@ TEST(Device, Attributes) {
                 &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 0, 1),
             CUDA_SUCCESS);
   EXPECT_EQ(atomics, 1);
+}
+
+// GPUs that are for one process, or for none (cuda.h).
+TEST(Device, ComputeModesAreReportedAndKept) {
+  const test::SetVariable modes("EMULATED_COMPUTE_MODES", "0,3,2");
+  Emulated server;
+  int mode = -1;
+  for (const auto& [device, expected] : {std::pair{0, CU_COMPUTEMODE_DEFAULT},
+                                         {1, CU_COMPUTEMODE_EXCLUSIVE_PROCESS},
+                                         {2, CU_COMPUTEMODE_PROHIBITED},
+                                         {3, CU_COMPUTEMODE_DEFAULT}}) {
+    ASSERT_EQ(server.cu.cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device),
+              CUDA_SUCCESS);
+    EXPECT_EQ(mode, expected) << device;
+    CUcontext context = nullptr;
+    EXPECT_EQ(server.cu.cuDevicePrimaryCtxRetain(&context, device),
+              expected == CU_COMPUTEMODE_PROHIBITED ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS)
+        << device;
+  }
 }
 
 TEST(Context, PrimaryContextsAreCounted) {

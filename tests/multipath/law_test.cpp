@@ -142,6 +142,28 @@ TEST_F(LawTest, AHeldTransferHoldsBackNoOther) {
   }
 }
 
+// The same of a stream that has the handle of one that was destroyed while its transfer was held.
+TEST_F(LawTest, AHeldTransferOfADestroyedStreamHoldsBackNoneOfItsSuccessor) {
+  const DeviceBuffer beside(driver(), kSize);
+  for (const bool is_batch : {false, true}) {
+    host_->fill_random(is_batch ? 6 : 5);
+    Gate gate(driver());
+    CUstream held = nullptr;
+    MUST(driver(), cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+    gate.hold(held);
+    expect_carried(held, *device_, is_batch);
+    MUST(driver(), cuStreamDestroy(held));
+    const CUstream successor = new_stream();
+    EXPECT_EQ(successor, held) << "this shows nothing";
+    expect_carried(successor, beside, is_batch);
+    EXPECT_TRUE(ends(successor)) << "it stands behind a transfer of another stream";
+    EXPECT_TRUE(has_arrived(beside));
+    gate.open();
+    MUST(driver(), cuCtxSynchronize());
+    EXPECT_TRUE(has_arrived(*device_));
+  }
+}
+
 // The same of default streams, which have one handle in all contexts.
 TEST_F(LawTest, AHeldDefaultStreamHoldsBackNoneOfAnotherGpu) {
   use_gpu(3);

@@ -1,6 +1,7 @@
 // Who may touch what, as the program has set it.
 #include <gtest/gtest.h>
 
+#include "preload/access_calls.h"
 #include "preload/access_ledger.h"
 
 namespace braid::preload {
@@ -25,17 +26,17 @@ class Access : public ::testing::Test {
 };
 
 TEST_F(Access, ALentGpuAnswersAsTheProgramSetIt) {
-  ledger_.set(kAt, 100, by(0, kWrite));
+  ledger_.set({kAt, 100}, by(0, kWrite));
   EXPECT_EQ(ledger_.answer(kAt, 1), std::nullopt) << "nothing is granted: the driver knows";
-  ledger_.grant(kAt, 100, 0b0110);
+  ledger_.grant({kAt, 100}, 0b0110);
   EXPECT_EQ(ledger_.answer(kAt, 0), std::nullopt) << "its own GPU is not granted";
   EXPECT_EQ(ledger_.answer(kAt, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt, 3), std::nullopt);
-  ledger_.set(kAt, 100, by(1, kRead));
+  ledger_.set({kAt, 100}, by(1, kRead));
   EXPECT_EQ(ledger_.answer(kAt + 99, 1), kRead);
-  ledger_.set(kAt, 100, by(1, kWrite));
+  ledger_.set({kAt, 100}, by(1, kWrite));
   EXPECT_EQ(ledger_.answer(kAt, 1), kWrite);
-  ledger_.set(kAt, 100, by(1, kNone));
+  ledger_.set({kAt, 100}, by(1, kNone));
   EXPECT_EQ(ledger_.answer(kAt, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt, 2), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 100, 1), std::nullopt);
@@ -43,67 +44,67 @@ TEST_F(Access, ALentGpuAnswersAsTheProgramSetIt) {
 }
 
 TEST_F(Access, WhatWasSetBeforeLendingStays) {
-  ledger_.set(kAt, 100, by(1, kWrite));
-  ledger_.set(kAt, 100, by(2, kRead));
-  ledger_.grant(kAt, 100, 0b1110);
+  ledger_.set({kAt, 100}, by(1, kWrite));
+  ledger_.set({kAt, 100}, by(2, kRead));
+  ledger_.grant({kAt, 100}, 0b1110);
   EXPECT_EQ(ledger_.answer(kAt, 1), kWrite);
   EXPECT_EQ(ledger_.answer(kAt, 2), kRead);
   EXPECT_EQ(ledger_.answer(kAt, 3), kNone);
 }
 
 TEST_F(Access, RangesAreCutWhereTheyDiffer) {
-  ledger_.set(kAt, 300, by(0, kWrite));
-  ledger_.grant(kAt, 300, 0b0010);
-  ledger_.set(kAt + 100, 100, by(1, kRead));
+  ledger_.set({kAt, 300}, by(0, kWrite));
+  ledger_.grant({kAt, 300}, 0b0010);
+  ledger_.set({kAt + 100, 100}, by(1, kRead));
   EXPECT_EQ(ledger_.answer(kAt + 99, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 100, 1), kRead);
   EXPECT_EQ(ledger_.answer(kAt + 200, 1), kNone);
-  ledger_.grant(kAt + 200, 200, 0b0100);  // beyond what was known
+  ledger_.grant({kAt + 200, 200}, 0b0100);  // beyond what was known
   EXPECT_EQ(ledger_.answer(kAt + 350, 2), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 350, 1), std::nullopt);
-  EXPECT_EQ(ledger_.granted(kAt, 200), 0b0010u);
-  EXPECT_EQ(ledger_.granted(kAt + 150, 100), 0b0110u);
-  EXPECT_EQ(ledger_.granted(kAt + 400, 100), 0u);
+  EXPECT_EQ(ledger_.granted({kAt, 200}), 0b0010u);
+  EXPECT_EQ(ledger_.granted({kAt + 150, 100}), 0b0110u);
+  EXPECT_EQ(ledger_.granted({kAt + 400, 100}), 0u);
 }
 
 TEST_F(Access, UnmappedMemoryIsForgotten) {
-  ledger_.set(kAt, 300, by(0, kWrite));
-  ledger_.grant(kAt, 300, 0b0010);
-  ledger_.forget(kAt + 100, 100);
+  ledger_.set({kAt, 300}, by(0, kWrite));
+  ledger_.grant({kAt, 300}, 0b0010);
+  ledger_.forget({kAt + 100, 100});
   EXPECT_EQ(ledger_.answer(kAt + 50, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt);
   EXPECT_EQ(ledger_.answer(kAt + 250, 1), kNone);
-  const std::vector<std::pair<CUdeviceptr, size_t>> left = {{kAt, 100}, {kAt + 200, 100}};
+  const std::vector<MappedRange> left = {{kAt, 100}, {kAt + 200, 100}};
   EXPECT_EQ(ledger_.ranges(), left);
-  ledger_.set(kAt + 100, 100, by(0, kWrite));
+  ledger_.set({kAt + 100, 100}, by(0, kWrite));
   EXPECT_EQ(ledger_.answer(kAt + 150, 1), std::nullopt) << "new memory is not granted yet";
 }
 
 TEST_F(Access, MemoryThatWasNotUnmappedIsKnownAgain) {
-  ledger_.set(kAt, 300, by(0, kWrite));
-  ledger_.set(kAt + 200, 100, by(1, kRead));
-  ledger_.grant(kAt, 300, 0b0010);
-  auto forgotten = ledger_.forget(kAt + 100, 200);
+  ledger_.set({kAt, 300}, by(0, kWrite));
+  ledger_.set({kAt + 200, 100}, by(1, kRead));
+  ledger_.grant({kAt, 300}, 0b0010);
+  auto forgotten = ledger_.forget({kAt + 100, 200});
   EXPECT_EQ(ledger_.answer(kAt + 250, 1), std::nullopt);
   // Meanwhile another thread has set the access of a part.
-  ledger_.set(kAt + 100, 50, by(2, kRead));
+  ledger_.set({kAt + 100, 50}, by(2, kRead));
   ledger_.restore(forgotten);
   EXPECT_EQ(ledger_.answer(kAt + 50, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 120, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 160, 1), kNone);
   EXPECT_EQ(ledger_.answer(kAt + 250, 1), kRead);
-  EXPECT_EQ(ledger_.granted(kAt + 100, 50), 0b0010u);
-  ledger_.grant(kAt + 100, 50, 0b0100);
+  EXPECT_EQ(ledger_.granted({kAt + 100, 50}), 0b0010u);
+  ledger_.grant({kAt + 100, 50}, 0b0100);
   EXPECT_EQ(ledger_.answer(kAt + 100, 2), kRead);
 }
 
 TEST_F(Access, ARangeThatWrapsIsNone) {
-  ledger_.set(kAt, 100, by(0, kWrite));
-  ledger_.set(kAt + 200, 100, by(0, kWrite));
-  EXPECT_TRUE(ledger_.forget(kAt + 200, SIZE_MAX - 100).empty());
-  EXPECT_TRUE(ledger_.forget(kAt, SIZE_MAX - kAt + 2).empty());
+  ledger_.set({kAt, 100}, by(0, kWrite));
+  ledger_.set({kAt + 200, 100}, by(0, kWrite));
+  EXPECT_TRUE(ledger_.forget({kAt + 200, SIZE_MAX - 100}).empty());
+  EXPECT_TRUE(ledger_.forget({kAt, SIZE_MAX - kAt + 2}).empty());
   EXPECT_EQ(ledger_.ranges().size(), 2u);
-  EXPECT_EQ(ledger_.forget(kAt, SIZE_MAX - kAt).size(), 2u);
+  EXPECT_EQ(ledger_.forget({kAt, SIZE_MAX - kAt}).size(), 2u);
 }
 
 TEST_F(Access, PoolsAreAnsweredLikewise) {
@@ -122,6 +123,35 @@ TEST_F(Access, PoolsAreAnsweredLikewise) {
   ledger_.restore(forgotten);
   EXPECT_EQ(ledger_.answer(pool(1), 1), kNone);
   EXPECT_TRUE(ledger_.forget(pool(3)).empty());
+}
+
+// The driver might carry out the program's call after braid's.
+TEST(AccessCalls, NothingIsGrantedWhileACallNamesTheMemory) {
+  AccessCalls<MappedRange> calls;
+  EXPECT_FALSE(calls.postpone({kAt, 100}));
+  const auto one = calls.begin({kAt, 100});
+  const auto other = calls.begin({kAt + 100, 100});
+  EXPECT_TRUE(calls.postpone({kAt + 99, 1}));
+  EXPECT_TRUE(calls.postpone({kAt - 50, 51}));
+  EXPECT_TRUE(calls.postpone({kAt + 100, 300}));
+  EXPECT_FALSE(calls.postpone({kAt + 200, 100}));
+  EXPECT_FALSE(calls.postpone({kAt - 50, 50}));
+  const std::vector<MappedRange> of_one = {{kAt + 99, 1}, {kAt - 50, 51}};
+  const std::vector<MappedRange> of_other = {{kAt + 100, 300}};
+  EXPECT_EQ(calls.end(one), of_one);
+  EXPECT_EQ(calls.end(other), of_other);
+  EXPECT_FALSE(calls.postpone({kAt, 200}));
+}
+
+TEST(AccessCalls, PoolsAreToldApart) {
+  AccessCalls<GpuPool> calls;
+  const auto pool = [](intptr_t number) { return reinterpret_cast<CUmemoryPool>(number); };
+  const auto call = calls.begin({pool(1), -1});
+  EXPECT_TRUE(calls.postpone({pool(1), 3}));
+  EXPECT_FALSE(calls.postpone({pool(2), 3}));
+  const auto postponed = calls.end(call);
+  ASSERT_EQ(postponed.size(), 1u);
+  EXPECT_EQ(postponed[0].gpu, 3);
 }
 
 }  // namespace

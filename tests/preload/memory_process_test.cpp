@@ -8,9 +8,10 @@ namespace {
 
 const std::string kMemory = BRAID_TEST_CLIENTS "/client_memory";
 
-void expect_native_answers_and_all_accelerated(const std::string& scenario, uint64_t copies) {
-  const ChildResult native = natively({kMemory, scenario});
-  const ChildResult braided = with_braid({kMemory, scenario});
+void expect_native_answers_and_all_accelerated(const std::string& scenario, uint64_t copies,
+                                               const Environment& environment = {}) {
+  const ChildResult native = natively({kMemory, scenario}, environment);
+  const ChildResult braided = with_braid({kMemory, scenario}, {}, environment);
   ASSERT_EQ(native.exit_code, 0) << native.errors;
   EXPECT_EQ(braided.output, native.output);
   const auto statistics = only_statistics(braided);
@@ -28,6 +29,14 @@ TEST(Memory, WhatTheDriverDoesNotUnmapKeepsItsAccess) {
 
 TEST(Memory, PoolsAreAcceleratedAndTheirAccessReadsAsNatively) {
   expect_native_answers_and_all_accelerated("pools", 6);
+}
+
+// Access to other memory can be asked for, and other memory freed, while a call that sets access is
+// in a driver that makes it wait: native calls of that kind share no lock.
+TEST(Memory, WhoSetsAccessDelaysNobodyWithOtherMemory) {
+  const Environment waiting_driver = {{"EMULATED_SETTING_ACCESS_WAITS", "1"}};
+  expect_native_answers_and_all_accelerated("a_range_waits", 1, waiting_driver);
+  expect_native_answers_and_all_accelerated("a_pool_waits", 1, waiting_driver);
 }
 
 TEST(Memory, WithoutRelaysNothingIsGranted) {

@@ -35,6 +35,8 @@ CUresult take_memory(World& world, Context& context, uint64_t stack_bytes) {
 CUresult revive(Call& call, Context& context, unsigned flags) {
   World& world = call.world;
   if (world.error != CUDA_SUCCESS) return world.error;
+  if (world.variant.compute_mode_of(context.gpu) == CU_COMPUTEMODE_PROHIBITED)
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
   BRAID_TRY(take_memory(world, context, kStackBytes));
   context.id = world.next_id++;
   context.flags = flags;

@@ -84,7 +84,7 @@ CUresult get_compute_capability(Call& call, int* major, int* minor, CUdevice dev
 CUresult get_attribute(Call& call, int* value, CUdevice_attribute attribute, CUdevice device) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   BRAID_TRY(check_device(call, device));
-  return device_attribute(call.world.gpu_of(device), call.world.server, attribute, *value);
+  return device_attribute(call.world, device, attribute, *value);
 }
 
 CUresult get_properties(Call& call, CUdevprop* properties, CUdevice device) {
@@ -92,8 +92,7 @@ CUresult get_properties(Call& call, CUdevprop* properties, CUdevice device) {
   BRAID_TRY(check_device(call, device));
   const auto value = [&](CUdevice_attribute attribute) {
     int number = 0;
-    static_cast<void>(
-        device_attribute(call.world.gpu_of(device), call.world.server, attribute, number));
+    static_cast<void>(device_attribute(call.world, device, attribute, number));
     return number;
   };
   *properties = {};

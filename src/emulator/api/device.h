@@ -22,7 +22,7 @@ struct PciAddress {
 bool parse_pci(const std::string& text, PciAddress& address);
 
 /// The value of an attribute; CUDA_ERROR_INVALID_VALUE for one that CUDA does not have.
-CUresult device_attribute(const topology::Gpu& gpu, const topology::Server& server,
-                          CUdevice_attribute attribute, int& value);
+CUresult device_attribute(const World& world, CUdevice device, CUdevice_attribute attribute,
+                          int& value);
 
 }  // namespace braid::emulator

@@ -35,7 +35,6 @@ const std::map<int, int>& common_values() {
       {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
       {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
       {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
       {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
       {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1},
       {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2619000},
@@ -82,8 +81,9 @@ int pci_part(const topology::Gpu& gpu, unsigned PciAddress::*part) {
 }
 
 // What GPUs and servers differ in.
-std::optional<int> own_value(const topology::Gpu& gpu, const topology::Server& server,
-                             CUdevice_attribute attribute) {
+std::optional<int> own_value(const World& world, CUdevice device, CUdevice_attribute attribute) {
+  const topology::Gpu& gpu = world.gpu_of(device);
+  const topology::Server& server = world.server;
   switch (static_cast<int>(attribute)) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return gpu.sm_count.value;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return gpu.compute.value.major;
@@ -92,6 +92,8 @@ std::optional<int> own_value(const topology::Gpu& gpu, const topology::Server& s
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return pci_part(gpu, &PciAddress::bus);
     case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID: return pci_part(gpu, &PciAddress::device);
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: return gpu.numa_node;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+      return world.variant.compute_mode_of(world.visible[static_cast<size_t>(device)]);
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return server.copy_engines_h2d.value + server.copy_engines_d2h.value +
              server.copy_engines_peer.value;
@@ -110,11 +112,11 @@ bool parse_pci(const std::string& text, PciAddress& address) {
   return std::sscanf(text.c_str(), "%x:%x.%x", &address.bus, &address.device, &function) >= 2;
 }
 
-CUresult device_attribute(const topology::Gpu& gpu, const topology::Server& server,
-                          CUdevice_attribute attribute, int& value) {
+CUresult device_attribute(const World& world, CUdevice device, CUdevice_attribute attribute,
+                          int& value) {
   if (attribute < 1 || attribute > kLastAttribute) return CUDA_ERROR_INVALID_VALUE;
   const auto common = common_values().find(attribute);
-  value = own_value(gpu, server, attribute)
+  value = own_value(world, device, attribute)
               .value_or(common == common_values().end() ? 0 : common->second);
   return CUDA_SUCCESS;
 }

@@ -155,8 +155,8 @@ class Found {
 };
 
 /// The object of a handle, from one of the world's tables.
-template <typename Handle, typename Object>
-Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object>& table,
+template <typename Handle, typename Object, Reuse reuse>
+Found<std::shared_ptr<Object>> find_object(const HandleTable<Handle, Object, reuse>& table,
                                            Handle handle) {
   auto object = table.find(handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "emulator/api/context.h"
 #include "emulator/api/device.h"
 
 namespace braid::emulator {
@@ -56,6 +57,11 @@ CUresult grant(const Call& call, Place place, const CUmemAccessDesc* wanted, siz
   }
   grants = std::move(changed);
   return CUDA_SUCCESS;
+}
+
+void wait_to_set_access(Call& call) {
+  if (!call.world.variant.setting_access_waits) return;
+  if (auto current = current_context(call); current.ok()) wait_for_context(call, current.value());
 }
 
 }  // namespace braid::emulator

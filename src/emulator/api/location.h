@@ -19,4 +19,7 @@ Found<int> find_accessor(const Call& call, const CUmemLocation& location);
 CUresult grant(const Call& call, Place place, const CUmemAccessDesc* wanted, size_t count,
                Grants& grants);
 
+/// Call it first where access is set: it waits if the variant says so (model/variant.h).
+void wait_to_set_access(Call& call);
+
 }  // namespace braid::emulator

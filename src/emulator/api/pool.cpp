@@ -106,6 +106,7 @@ CUresult set_current(Call& call, CUdevice device, CUmemoryPool handle) {
 
 // The GPU that the memory lies on keeps its access.
 CUresult set_access(Call& call, CUmemoryPool handle, const CUmemAccessDesc* wanted, size_t count) {
+  wait_to_set_access(call);
   const PoolPtr pool = call.world.pools.find(handle);
   if (pool == nullptr || wanted == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   Grants grants = *pool->grants;

@@ -82,6 +82,15 @@ CUresult get(Call& call, CUstream handle, Value* out) {
   return CUDA_SUCCESS;
 }
 
+// Not of a stream that records, however relaxed the thread is.
+CUresult get_id(Call& call, CUstream handle, unsigned long long* out) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  BRAID_LET(stream, find_stream(call, handle));
+  BRAID_TRY(refuse_captured(stream));
+  *out = stream->id;
+  return CUDA_SUCCESS;
+}
+
 CUresult get_contexts(Call& call, CUstream handle, CUcontext* out, CUgreenCtx* green) {
   BRAID_TRY((get<CUcontext, context_of>(call, handle, out)));
   if (green != nullptr) *green = nullptr;
@@ -118,7 +127,7 @@ BRAID_ENTRY_STREAM(cuStreamGetCtx, _ptsz, Cost::kNothing, 2, get<CUcontext, cont
 BRAID_ENTRY_STREAM(cuStreamGetCtx_v2, _ptsz, Cost::kNothing, 3, get_contexts)
 BRAID_ENTRY_STREAM(cuStreamGetFlags, _ptsz, Cost::kNothing, 2, get<unsigned, &Stream::flags>)
 BRAID_ENTRY_STREAM(cuStreamGetPriority, _ptsz, Cost::kNothing, 2, get<int, &Stream::priority>)
-BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, 2, get<unsigned long long, &Stream::id>)
+BRAID_ENTRY_STREAM(cuStreamGetId, _ptsz, Cost::kNothing, 2, get_id)
 BRAID_ENTRY_STREAM(cuStreamGetDevice, _ptsz, Cost::kNothing, 2, get<CUdevice, device_number_of>)
 BRAID_ENTRY_STREAM(cuLaunchHostFunc, _ptsz, Cost::kEnqueue, 3, launch_host_function)
 BRAID_ENTRY_STREAM(cuStreamAddCallback, _ptsz, Cost::kEnqueue, 4, add_callback)

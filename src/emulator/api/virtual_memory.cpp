@@ -118,6 +118,7 @@ CUresult unmap(Call& call, CUdeviceptr address, size_t size_bytes) {
 CUresult set_access(Call& call, CUdeviceptr address, size_t size_bytes,
                     const CUmemAccessDesc* wanted, size_t count) {
   if (wanted == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  wait_to_set_access(call);
   Memory& memory = call.world.memory;
   const std::vector<Allocation*> mappings = find_mappings(memory, address, size_bytes);
   if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;

@@ -20,6 +20,7 @@
 #include "emulator/model/pools.h"
 #include "emulator/model/presence.h"
 #include "emulator/model/scheduler.h"
+#include "emulator/model/variant.h"
 #include "emulator/model/virtual_clock.h"
 #include "emulator/model/watches.h"
 #include "topology/server.h"
@@ -46,6 +47,7 @@ class World {
 
   const topology::Server server;
   const std::vector<int> visible;
+  const Variant variant = read_variant();
   Machine machine;
   Simulation& simulation;
   Memory memory;
@@ -57,7 +59,7 @@ class World {
   Presence presence;
 
   HandleTable<CUcontext, Context> contexts;
-  HandleTable<CUstream, Stream> streams;
+  HandleTable<CUstream, Stream, Reuse::kYes> streams;
   HandleTable<CUevent, Event> events;
   HandleTable<CUmodule, Module> modules;
   HandleTable<CUfunction, Function> functions;

@@ -10,7 +10,8 @@
 
 namespace braid::emulator {
 
-/// cuInit: reads BRAID_SERVER, CUDA_VISIBLE_DEVICES and BRAID_FAULTS and makes the world, once.
+/// cuInit: reads BRAID_SERVER, CUDA_VISIBLE_DEVICES, BRAID_FAULTS and the variables of
+/// model/variant.h, and makes the world, once.
 CUresult init_process();
 
 /// The world; null before cuInit has succeeded, and in a child that was forked after it.

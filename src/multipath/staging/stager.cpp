@@ -136,7 +136,7 @@ std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
   // fails, nothing has moved, and the native copy gives the answer.
   if (is_synchronous && to_device && driver_.cuStreamSynchronize(copy.stream) != CUDA_SUCCESS)
     return std::nullopt;
-  const RingPool::Loan loan = rings_.borrow(context, stream_key(context, copy.stream));
+  const RingPool::Loan loan = rings_.borrow(context, stream_key(driver_, context, copy.stream));
   if (!loan) return std::nullopt;
   Ring& ring = *loan;
   Carriers carriers;

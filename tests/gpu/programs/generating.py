@@ -1,7 +1,8 @@
 """transformers generates with its KV cache in host memory: each layer's part leaves and comes back every step.
 
-The model is small and random, made by code; nothing is downloaded. What it generates with the offloaded
-cache must be what it generates with the one on the GPU, and in every run.
+The model is small and random, made by code; nothing is downloaded. It prints what it generates with the
+cache on the GPU, and with the offloaded one in every round. These are to be the same, but not on every machine,
+whoever copies: programs.py compares what is the same in two native runs.
 """
 import hashlib
 import os
@@ -22,6 +23,7 @@ def make_model():
     config = LlamaConfig(vocab_size=VOCABULARY, hidden_size=1024, intermediate_size=2048,
                          num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=8,
                          max_position_embeddings=2 * PROMPT_TOKENS, initializer_range=0.05,
+                         attn_implementation="eager",  # PyTorch's faster ones differ from run to run (2xH100)
                          bos_token_id=1, eos_token_id=None, pad_token_id=0)
     model = LlamaForCausalLM(config).to(device="cuda:0", dtype=torch.bfloat16).eval()
     # The library fetches the next layer's part on a stream that does not wait for what this stream has
@@ -40,6 +42,16 @@ def generate(model, prompts, **options):
     return found.sequences.cpu(), torch.stack(found.logits).float().cpu()
 
 
+def digest(tensor):
+    return hashlib.sha256(tensor.numpy().tobytes()).hexdigest()[:16]
+
+
+def show(where, ids, logits):
+    """A line each, so that one of them can be compared where the other varies."""
+    print(f"{where}: {ids[:, PROMPT_TOKENS:].unique().numel()} distinct tokens, ids {digest(ids)}")
+    print(f"{where}: logits {digest(logits)}", flush=True)
+
+
 def main():
     try:
         import transformers
@@ -51,15 +63,9 @@ def main():
     model = make_model()
     generator = torch.Generator().manual_seed(2)
     prompts = torch.randint(2, VOCABULARY, (PROMPTS, PROMPT_TOKENS), generator=generator).to("cuda:0")
-    here, here_logits = generate(model, prompts)
+    show("on the GPU", *generate(model, prompts))
     for turn in range(ROUNDS):
-        there, there_logits = generate(model, prompts, cache_implementation="offloaded")
-        assert torch.equal(here, there), f"round {turn}: other tokens with the offloaded cache"
-        assert torch.equal(here_logits, there_logits), f"round {turn}: other logits with the offloaded cache"
-    ids = hashlib.sha256(here.numpy().tobytes()).hexdigest()[:16]
-    logits = hashlib.sha256(here_logits.numpy().tobytes()).hexdigest()[:16]
-    print(f"{here[:, PROMPT_TOKENS:].unique().numel()} distinct tokens, ids {ids}, logits {logits}")
-    print("the offloaded cache gives the same tokens")
+        show(f"offloaded, round {turn}", *generate(model, prompts, cache_implementation="offloaded"))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,14 @@
 // Programs that map memory for chosen GPUs, and that use pools: memory NAME. What the driver
 // answers about access is printed, and so compared with what it answers natively.
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client.h"
@@ -142,16 +147,23 @@ void use_pool(CUmemoryPool pool, uint8_t* host, uint64_t seed) {
   call("cuCtxSynchronize");
 }
 
-// One pool from before braid is ready, one from after, and the driver's own.
-int pools() {
-  use_gpu(0);
+// Of GPU 0's memory.
+CUmemoryPool make_pool() {
   CUmemPoolProps kind{};
   kind.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   kind.location = access_by(0, CU_MEM_ACCESS_FLAGS_PROT_NONE).location;
-  CUmemoryPool early = nullptr, late = nullptr, usual = nullptr;
-  call("cuMemPoolCreate", &early, static_cast<const CUmemPoolProps*>(&kind));
+  CUmemoryPool pool = nullptr;
+  call("cuMemPoolCreate", &pool, static_cast<const CUmemPoolProps*>(&kind));
+  return pool;
+}
+
+// One pool from before braid is ready, one from after, and the driver's own.
+int pools() {
+  use_gpu(0);
+  const CUmemoryPool early = make_pool();
   uint8_t* host = pin(kSizeBytes);
-  call("cuMemPoolCreate", &late, static_cast<const CUmemPoolProps*>(&kind));
+  const CUmemoryPool late = make_pool();
+  CUmemoryPool usual = nullptr;
   call("cuDeviceGetDefaultMemPool", &usual, CUdevice{0});
   for (CUmemoryPool pool : {early, late, usual}) {
     print_access("new", pool);
@@ -171,11 +183,78 @@ int pools() {
   return 0;
 }
 
+// A driver that lets calls which set access wait for streams (EMULATED_SETTING_ACCESS_WAITS): one
+// thread waits there, while this one asks about other memory and frees it, and then lets go of the
+// stream.
+template <typename Memory>
+int ask_meanwhile(const Memory& set_in_thread) {
+  constexpr unsigned kPatienceS = 60;
+  alarm(kPatienceS);  // ends it where it hangs
+  use_gpu(0);
+  uint8_t* host = pin(kSizeBytes);
+  auto* word = reinterpret_cast<uint32_t*>(pin(sizeof(uint32_t)));
+  const CUdeviceptr range = reserve();
+  map(range);
+  const CUmemoryPool pool = make_pool();
+  const auto set = set_in_thread();
+  CUcontext context = nullptr;
+  call("cuCtxGetCurrent", &context);
+  CUstream held = nullptr;
+  call("cuStreamCreate", &held, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  call("cuStreamWaitValue32_v2", held, reinterpret_cast<CUdeviceptr>(word), 1u,
+       static_cast<unsigned>(CU_STREAM_WAIT_VALUE_GEQ));
+  std::atomic<bool> has_set = false;
+  std::thread thread([&] {
+    call("cuCtxSetCurrent", context);
+    set();
+    has_set = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  print_access("meanwhile", range);
+  print_access("meanwhile", pool);
+  CUstream other = nullptr;
+  call("cuStreamCreate", &other, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+  call("cuMemcpyHtoDAsync_v2", range, static_cast<const void*>(host), kSizeBytes, other);
+  call("cuStreamSynchronize", other);
+  call("cuMemUnmap", range, kSizeBytes);
+  call("cuMemPoolDestroy", pool);
+  require(!has_set, "nothing has waited");
+  std::atomic_ref(*word).store(1);
+  thread.join();
+  return 0;
+}
+
+int a_range_waits() {
+  CUdeviceptr range = 0;
+  const int result = ask_meanwhile([&] {
+    map(range = reserve());
+    return [range] { set_access(range, 1, CU_MEM_ACCESS_FLAGS_PROT_READ); };
+  });
+  print_access("set", range);
+  return result;
+}
+
+int a_pool_waits() {
+  CUmemoryPool pool = nullptr;
+  const int result = ask_meanwhile([&] {
+    pool = make_pool();
+    return [pool] {
+      const CUmemAccessDesc wanted = access_by(1, CU_MEM_ACCESS_FLAGS_PROT_READ);
+      call("cuMemPoolSetAccess", pool, &wanted, size_t{1});
+    };
+  });
+  print_access("set", pool);
+  return result;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, int (*)()> scenarios = {
-      {"mapped", mapped}, {"refused_unmaps", refused_unmaps}, {"pools", pools}};
+  const std::map<std::string, int (*)()> scenarios = {{"mapped", mapped},
+                                                      {"refused_unmaps", refused_unmaps},
+                                                      {"pools", pools},
+                                                      {"a_range_waits", a_range_waits},
+                                                      {"a_pool_waits", a_pool_waits}};
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
   require(use_lookup("dlsym"), "no driver");
   require(scenario != scenarios.end(), "no such scenario");
