@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "tools/commands.h"
 #include "tools/measure.h"
+#include "tools/numbers.h"
 #include "tools/open_server.h"
 #include "tools/write_file.h"
 
@@ -274,7 +275,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->add_option(
           "--repeat", arguments->repeat,
           "rounds: one copy of each kind after a pause, then three that follow one another")
-      ->check(CLI::Range(1, 1000));
+      ->check(between(1, 1000));
   command
       ->add_flag("--limit,!--no-limit", arguments->with_limit,
                  "measure in turns what direct copies to every GPU at once reach, and compare "

@@ -18,6 +18,7 @@
 #include "preload/summary.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
+#include "tools/numbers.h"
 #include "tools/program_file.h"
 #include "tools/readings.h"
 
@@ -178,7 +179,6 @@ int compare(const CompareRequest& request, const Words& options, const Words& pr
       if (option == own || option.starts_with(std::string(own) + "="))
         return fail(Status::error(std::string(own) + " is for compare itself to set",
                                   "Leave it out; --log and --stats-signal show more"));
-  if (request.turns < 1) return fail(Status::error("--turns must be 1 or more"));
   Side native, braided;
   preload::CopyTotals totals;
   const Status status = measure(request, options, program, native, braided, totals);
@@ -198,7 +198,9 @@ void add_compare_command(CLI::App& app, const std::vector<std::string>& program,
                                          "run a program natively and under braid, in turns: times, "
                                          "copies, and why some stayed native");
   auto request = std::make_shared<CompareRequest>();
-  command->add_option("--turns", request->turns, "runs of each side")->type_name("N");
+  command->add_option("--turns", request->turns, "runs of each side")
+      ->type_name("N")
+      ->check(between(1, 1'000'000));
   show_program_in_usage(*command);
   command->footer(
       "The other options are those of braid run.\n"

@@ -6,6 +6,7 @@
 #include "tools/fabric_bench.h"
 #include "tools/fabric_demo.h"
 #include "tools/fabric_doctor.h"
+#include "tools/numbers.h"
 
 namespace braid::tools {
 
@@ -24,8 +25,7 @@ void add_fabric_command(CLI::App& app, int& exit_code) {
   auto demo_options = std::make_shared<FabricDemoOptions>();
   CLI::App* demo = command->add_subcommand(
       "demo", "four rails on loopback: one is killed, a peer is stopped, every byte is verified");
-  demo->add_option("--seconds", demo_options->seconds, "how long it takes")
-      ->check(CLI::Range(2, 190));
+  demo->add_option("--seconds", demo_options->seconds, "how long it takes")->check(between(2, 190));
   demo->add_option("--svg", demo_options->svg_file, "where the plot goes")->type_name("FILE");
   demo->add_flag("--corrupt", demo_options->corrupts)->group("");  // for its test
   demo->callback([demo_options, &exit_code] { exit_code = fabric_demo(*demo_options); });

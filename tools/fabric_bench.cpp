@@ -13,11 +13,14 @@
 
 #include "base/units.h"
 #include "bench/fabric/race.h"
+#include "fabric/library/rail_address.h"
 #include "fabric/ofi/domain.h"
 #include "tools/commands.h"
 #include "tools/in_child.h"
 #include "tools/locate.h"
+#include "tools/numbers.h"
 #include "tools/write_file.h"
+#include "topology/machine.h"
 
 namespace braid::tools {
 namespace {
@@ -28,12 +31,14 @@ using bench::Waiver;
 using nlohmann::json;
 
 constexpr int kRailsMax = 8;
+constexpr const char* kUsualSizes = "64,64K,1M";
+constexpr const char* kUsualPages = "8K,64K";
 
 struct BenchOptions {
   std::vector<std::string> providers = {"tcp;ofi_rxm", "shm"};
   std::vector<std::string> against = {"plain"};
   std::string pattern = "single";
-  std::string sizes = "64,64K,1M";
+  std::string sizes;  // empty: those of the pattern
   std::string python = "python3";
   std::string json_file;
   int rails = 1;
@@ -198,10 +203,11 @@ bench::Rails rails_of(const std::string& provider, int count) {
 }
 
 Result<bench::RaceOptions> race_of(const BenchOptions& options) {
-  const auto sizes = parse_size_list(options.sizes);
-  if (!sizes.ok()) return sizes.status();
   bench::RaceOptions race;
   race.pattern = pattern_of(options.pattern);
+  const std::string usual = race.pattern == bench::Pattern::kPaged ? kUsualPages : kUsualSizes;
+  const auto sizes = parse_size_list(options.sizes.empty() ? usual : options.sizes);
+  if (!sizes.ok()) return sizes.status();
   race.are_pages_huge = options.are_pages_huge;
   race.sizes_bytes =
       race.pattern == bench::Pattern::kBarrier ? std::vector<uint64_t>{0} : sizes.value();
@@ -224,7 +230,9 @@ Result<bench::RaceOptions> race_of(const BenchOptions& options) {
   const uint64_t largest = bench::largest_size_bytes(race.pattern);
   for (const uint64_t size_bytes : sizes.value())
     if (size_bytes == 0 || size_bytes > largest)
-      return Status::error("sizes are from 1 to " + format_size(largest));
+      return Status::error("--sizes: " + format_size(size_bytes) + " is not from 1 to " +
+                           format_size(largest) + ", as the pattern '" + options.pattern +
+                           "' needs");
   return race;
 }
 
@@ -247,6 +255,14 @@ Status shortcomings(const BenchOptions& options, const Findings& all) {
   return {};
 }
 
+/// At 127.0.0.1 and the next addresses, which a host without its loopback interface has not.
+Status check_addresses(const bench::Rails& rails) {
+  std::vector<std::string> addresses;
+  for (int i = 1; i <= rails.count; ++i) addresses.push_back("127.0.0." + std::to_string(i));
+  return fabric::check_rail_addresses({.provider = rails.provider()}, addresses,
+                                      topology::host_nics());
+}
+
 /// In a child: whoever has loaded libfabric must not fork.
 Status check_works(const ofi::Quirks& provider) {
   const auto opened = ask_in_child([&]() -> Result<std::string> {
@@ -266,6 +282,7 @@ int bench_all(const BenchOptions& options) {
     providers.push_back(rails_of(provider, options.rails));
     if (providers.back().quirks == nullptr)
       return fail(Status::error("braid does not know the provider '" + provider + "'"));
+    if (const Status status = check_addresses(providers.back()); !status.ok()) return fail(status);
     if (const Status status = check_works(*providers.back().quirks); !status.ok())
       return fail(status);
   }
@@ -313,16 +330,17 @@ void add_fabric_bench_command(CLI::App& fabric, int& exit_code) {
                    "single writes; pages of one write; parts for a group of four; barriers of it")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(bench::kPatternNames),
                                                      std::end(bench::kPatternNames))));
-  command->add_option("--sizes", options->sizes, "of writes, pages or parts: 64,64K,1M")
-      ->type_name("LIST");
+  command->add_option("--sizes", options->sizes, "of writes, pages or parts")
+      ->type_name("LIST")
+      ->default_str(std::string(kUsualSizes) + "; paged: " + kUsualPages);
   command->add_option("--rails", options->rails, "of braid's, at 127.0.0.1 and the next addresses")
-      ->check(CLI::Range(1, kRailsMax));
+      ->check(between(1, kRailsMax));
   command->add_flag("--limited-rails", options->are_rails_limited,
                     "instead: four rails of 400 Mbit/s each between network namespaces, against "
                     "their sum; needs root");
-  command->add_option("--turns", options->turns, "medians of so many")->check(CLI::Range(1, 1000));
+  command->add_option("--turns", options->turns, "medians of so many")->check(between(1, 1000));
   command->add_option("--turn-ms", options->turn_ms, "about so long is a turn of braid's")
-      ->check(CLI::Range(1, 1000));
+      ->check(between(1, 1000));
   command->add_option("--python", options->python, "that has the wheels")->type_name("FILE");
   command->add_flag("--skip-missing", options->skips_missing,
                     "it is no failure that one of --against is not installed");

@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "cuda/driver.h"
+#include "fabric/library/rail_address.h"
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
@@ -18,7 +19,6 @@
 #include "tools/commands.h"
 #include "tools/topo_text.h"
 #include "topology/machine.h"
-#include "transfer/library/addresses.h"
 #include "transfer/library/shm_room.h"
 
 namespace braid::tools {
@@ -55,7 +55,7 @@ bool describe_rails(const std::vector<topology::Nic>& nics) {
 
 /// False: this host does not have the address.
 bool describe_address(const std::string& address, const std::vector<topology::Nic>& nics) {
-  const Status here = transfer::check_rail_address(address, nics);
+  const Status here = fabric::check_rail_address(address, nics);
   if (!here.ok()) fmt::print("address       no: {}\n", here.message());
   return here.ok();
 }

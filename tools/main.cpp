@@ -11,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/help.h"
 #include "tools/locate.h"
+#include "tools/numbers.h"
 #include "tools/write_file.h"
 
 namespace braid::tools {
@@ -113,6 +114,20 @@ Status check_command(const CLI::App& app, int argc, char** argv) {
   return {};
 }
 
+// CLI11 names words that it does not know from the last to the first, and says of a number that
+// is too large for its option only that it cannot be converted.
+std::string text_of(const CLI::App& app, const CLI::Error& error) {
+  const std::string text = error.what();
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unknown.empty())
+    return fmt::format("'{}' is no option or argument of this command", unknown.front());
+  const std::string_view start = "Could not convert: ";
+  const size_t word = text.find(" = ");
+  if (!text.starts_with(start) || word == std::string::npos) return text;
+  return fmt::format("{}: '{}' is out of range", text.substr(start.size(), word - start.size()),
+                     text.substr(word + 3));
+}
+
 }  // namespace
 }  // namespace braid::tools
 
@@ -145,10 +160,12 @@ int main(int argc, char** argv) {
   if (argc < 2) return fmt::print("{}", app.help()), braid::tools::check_output(0);
   if (const braid::Status known = braid::tools::check_command(app, argc, argv); !known.ok())
     return braid::tools::fail(known);
+  braid::tools::expect_numbers(app);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
     const auto commands = failed->get_subcommands();
     const std::string command = commands.empty() ? "" : commands.front()->get_name() + " ";
-    return fmt::format("braid: {}. See braid {}--help\n", error.what(), command);
+    return fmt::format("braid: {}. See braid {}--help\n", braid::tools::text_of(*failed, error),
+                       command);
   });
   try {
     app.parse(argc, argv);

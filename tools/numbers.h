@@ -2,12 +2,15 @@
 // number of seconds, and the texts of its own ranges have hundreds of digits.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 
 namespace braid::tools {
 
@@ -32,6 +35,20 @@ inline CLI::Validator zero_or_more() {
           "NONNEGATIVE"};
 }
 
+/// Both ends are included.
+template <typename Number>
+CLI::Validator between(Number low, Number high) {
+  const char* kind = std::is_integral_v<Number> ? "a whole number" : "a number";
+  return {[=](std::string& text) {
+            Number number{};
+            const bool is_in =
+                CLI::detail::lexical_cast(text, number) && number >= low && number <= high;
+            return is_in ? std::string()
+                         : fmt::format("'{}' is not {} from {} to {}", text, kind, low, high);
+          },
+          fmt::format("{} to {}", low, high)};
+}
+
 /// The shortest text that `as_size` reads: "64K", "1G".
 inline std::string size_text(uint64_t bytes) {
   std::string suffix;
@@ -43,14 +60,11 @@ inline std::string size_text(uint64_t bytes) {
   return std::to_string(bytes) + suffix;
 }
 
-/// Bytes, as "64K" or "1G". What is added later as a transformation comes first.
-inline CLI::Option* as_size(CLI::Option* option) {
-  const auto refuse_negative = [](std::string& text) {
-    return text.starts_with('-') ? "'" + text + "' is not 0 or more" : std::string();
-  };
-  if (const std::string bytes = option->get_default_str(); !bytes.empty())
-    option->default_str(size_text(std::stoull(bytes)));
-  return option->transform(CLI::AsSizeValue(false))->transform(CLI::Validator(refuse_negative, ""));
-}
+/// Bytes, as "64K" or "1G".
+CLI::Option* as_size(CLI::Option* option);
+
+/// What options that take numbers say of a word that is none, for all commands that have been
+/// added: what other checks let through, CLI11 would tell in words of its own.
+void expect_numbers(CLI::App& app);
 
 }  // namespace braid::tools

@@ -8,6 +8,7 @@
 
 #include "multipath/process_table.h"
 #include "tools/commands.h"
+#include "tools/numbers.h"
 
 namespace braid::tools {
 namespace {
@@ -87,7 +88,7 @@ void add_process_commands(CLI::App& app, int& exit_code) {
 
   CLI::App* waits = app.add_subcommand(
       "waits", "Is it braid? Which copies of a process are under way, and what they wait for");
-  waits->add_option("pid", words->pid, "the process")->required()->check(CLI::PositiveNumber);
+  waits->add_option("pid", words->pid, "the process")->required()->check(above_zero());
   waits->callback([words, &exit_code] {
     exit_code =
         with(words->pid, [](ProcessTable&, const auto& found) { return show_waits(found); });
@@ -98,7 +99,7 @@ void add_process_commands(CLI::App& app, int& exit_code) {
   change->add_option("position", words->position, "on or off")
       ->required()
       ->check(CLI::IsMember({"on", "off"}));
-  change->add_option("pid", words->pid, "the process")->required()->check(CLI::PositiveNumber);
+  change->add_option("pid", words->pid, "the process")->required()->check(above_zero());
   change->callback([words, &exit_code] {
     exit_code = with(words->pid, [&](ProcessTable&, const auto& found) {
       return set(found, words->position == "off");

@@ -218,17 +218,17 @@ void add_run_options(CLI::App& whole, Options& options, CLI::Option* figure) {
       command.add_option("--rate", options.rate_rps, "requests a second; instead of --load")
           ->default_str("")
           ->check(above_zero())
-          ->check(CLI::Range(0.0, 1e6));
+          ->check(between(0.0, 1e6));
   command.add_option("--load", options.load, "in units of the knee of FCFS")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(between(0.01, 100.0))
       ->excludes(rate);
   command.add_option("--hbm-gb", options.hbm_gb, "another size of the GPU's memory")
       ->default_str("")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(between(1.0, 1e6));
   command.add_option("--host-gb", options.host_gb, "host memory for KV caches, by GPU")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(between(0.0, 1e6));
   command.add_option("--gpus", options.gpus, "on one host; what is printed is of the first")
-      ->check(CLI::Range(1, 16));
+      ->check(between(1, 16));
   command.add_option("--alpha", options.parameters.lag.alpha, "of the lag of rotary requests");
   command.add_option("--beta-tbt", options.parameters.lag.beta_tbt, "beta_B");
   command.add_option("--beta-ttft", options.parameters.lag.beta_ttft, "beta_F");
@@ -259,21 +259,21 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
                    "simulates nothing: where RotaSched loses in a figure's JSON")
       ->type_name("FILE");
   serving_command->add_option("--seeds", options->seeds, "runs of each case")
-      ->check(CLI::Range(1, 1000));
+      ->check(between(1, 1000));
   serving_command->add_option("--seconds", options->seconds, "of arrivals in each run")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(between(1.0, 1e6));
   serving_command->add_option("--jobs", options->jobs, "threads; 0: one for each CPU")
-      ->check(CLI::Range(0, 1024));
+      ->check(between(0, 1024));
   serving_command
       ->add_option("--token-budget", options->token_budget, "tokens a step, for every policy")
-      ->check(CLI::Range(16, 1 << 20));
+      ->check(between(16, 1 << 20));
   serving_command
       ->add_option("--max-running", options->max_running, "requests on the GPU, for every policy")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(between(1, 1 << 20));
   serving_command->add_option("--ttft-ms", options->ttft_ms, "objective of the first token")
-      ->check(CLI::Range(0.001, 1e9));
+      ->check(between(0.001, 1e9));
   serving_command->add_option("--tbt-ms", options->tbt_ms, "objective of the gaps between tokens")
-      ->check(CLI::Range(0.001, 1e9));
+      ->check(between(0.001, 1e9));
   serving_command->add_option("--trace", options->trace, "requests that were recorded, stretched")
       ->type_name("FILE");
   serving_command->add_option("--lengths", options->lengths, "lengths that were recorded")

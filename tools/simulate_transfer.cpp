@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "tools/commands.h"
 #include "tools/locate.h"
+#include "tools/numbers.h"
 #include "tools/one_of.h"
 #include "tools/write_file.h"
 #include "transfer/sim/figures.h"
@@ -86,7 +87,7 @@ void add_simulate_transfer_command(CLI::App& app, int& exit_code) {
       ->type_name("NAME")
       ->check(one_of("figure", figures));
   command->add_option("--seeds", options->seeds, "runs of each case, with seeds 1 to N")
-      ->check(CLI::Range(1, 1000));
+      ->check(between(1, 1000));
   command
       ->add_option("--out", options->out, "where the report and its plots go; else it is printed")
       ->type_name("DIR");

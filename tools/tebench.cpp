@@ -282,7 +282,7 @@ void add_own(CLI::App& command, TebenchOptions& wanted) {
   command.add_option("--pattern", wanted.pattern, "sweep, r1-w8a8, weights, mixed or incast")
       ->check(CLI::IsMember({"sweep", "r1-w8a8", "weights", "mixed", "incast"}));
   command.add_option("--incast", wanted.incast, "engines that write to one target at once")
-      ->check(CLI::Range(1, 64));
+      ->check(between(1, 64));
   command.add_option("--json", wanted.json_file, "the same figures")->type_name("FILE");
   command
       .add_option("--plot", wanted.plot_file,

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tools/commands.h"
+#include "tools/numbers.h"
 #include "tools/write_file.h"
 
 namespace braid::tools {
@@ -16,9 +17,9 @@ std::shared_ptr<ViewOptions> add_view_options(CLI::App& command) {
   auto options = std::make_shared<ViewOptions>();
   command.add_flag("--watch", options->is_watched, "refreshes it until it is interrupted");
   command.add_option("--interval", options->interval_s, "seconds between refreshes")
-      ->check(CLI::Range(0.05, 3600.0));
+      ->check(between(0.05, 3600.0));
   command.add_option("--count", options->count, "refreshes; 0: until it is interrupted")
-      ->check(CLI::Range(0, 1'000'000));
+      ->check(between(0, 1'000'000));
   command.add_option("--json", options->json_file, "the same, the latest one")->type_name("FILE");
   return options;
 }

@@ -60,6 +60,9 @@ class Transfer {
     kNoWay = BRAID_TRANSFER_NO_WAY,
     kOtherSecret = BRAID_TRANSFER_OTHER_SECRET,
     kNoStore = BRAID_TRANSFER_NO_STORE,
+    kNoSpace = BRAID_TRANSFER_NO_SPACE,
+    kReadOnly = BRAID_TRANSFER_READ_ONLY,
+    kDeviceError = BRAID_TRANSFER_DEVICE_ERROR,
     kPending = BRAID_TRANSFER_PENDING,
     kNoCause = BRAID_TRANSFER_NO_CAUSE
   };

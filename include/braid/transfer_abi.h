@@ -213,7 +213,8 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_OUTSIDE = 3,      /* the far side is not within one range */
   BRAID_TRANSFER_NOT_ALLOWED = 4,  /* the owner has not given this right there */
   BRAID_TRANSFER_NO_FILE = 5,      /* the owner has no such file */
-  BRAID_TRANSFER_FILE_ERROR = 6,   /* the owner's file system refused */
+  BRAID_TRANSFER_FILE_ERROR = 6,   /* the owner's file system refused; owners of braid's protocol 2
+                                      say this for NO_SPACE, READ_ONLY and DEVICE_ERROR, too */
   BRAID_TRANSFER_DEADLINE = 7,
   BRAID_TRANSFER_CANCELLED = 8,
   BRAID_TRANSFER_PEER_LOST = 9,      /* its process has ended, or no way to it has worked for 5 s */
@@ -226,6 +227,9 @@ typedef enum braid_transfer_cause {
                                  at both ends */
   BRAID_TRANSFER_OTHER_SECRET = 16, /* open_segment: the owner has another secret */
   BRAID_TRANSFER_NO_STORE = 17,     /* open_segment, open: the store does not answer */
+  BRAID_TRANSFER_NO_SPACE = 18,     /* the owner's storage is full, or its user's quota */
+  BRAID_TRANSFER_READ_ONLY = 19,    /* the owner's storage cannot be written */
+  BRAID_TRANSFER_DEVICE_ERROR = 20, /* the owner's storage has an input/output error */
   BRAID_TRANSFER_PENDING = 100,     /* it has not ended */
   BRAID_TRANSFER_NO_CAUSE = 101     /* of a call's error: the message alone says what is wrong */
 } braid_transfer_cause;

@@ -14,6 +14,7 @@
 
 #include "base/try.h"
 #include "transfer/directory/names.h"
+#include "transfer/storage.h"
 
 namespace braid::transfer {
 namespace {
@@ -34,6 +35,12 @@ bool look_at(const Descriptor& file, struct statx& about) {
 bool is_same(const struct statx& one, const struct statx& other) {
   return one.stx_ino == other.stx_ino && one.stx_dev_major == other.stx_dev_major &&
          one.stx_dev_minor == other.stx_dev_minor;
+}
+
+Cause cause_of_open(int error) {
+  if (error == EMFILE || error == ENFILE) return Cause::kTooMuch;
+  const Cause cause = cause_of_storage(error);
+  return is_of_storage(cause) ? cause : Cause::kNoFile;
 }
 
 }  // namespace
@@ -78,8 +85,7 @@ Cause Exports::look_up(const Folder& folder, const std::string& within, Rights w
   const uint64_t access = (wanted & kMayWrite) != 0 ? O_RDWR : O_RDONLY;
   found.file.cached = Descriptor(
       open_beneath(at, within, access | O_NONBLOCK | (makes ? uint64_t{O_CREAT} : uint64_t{0})));
-  if (!found.file.cached.is_open())
-    return errno == EMFILE || errno == ENFILE ? Cause::kTooMuch : Cause::kNoFile;
+  if (!found.file.cached.is_open()) return cause_of_open(errno);
   struct statx about {};
   if (!look_at(found.file.cached, about) || !S_ISREG(about.stx_mode)) return Cause::kNoFile;
   found.size_bytes = about.stx_size;

@@ -12,6 +12,7 @@
 
 #include "fabric/slot_map.h"
 #include "transfer/file_jobs.h"
+#include "transfer/storage.h"
 
 namespace braid::transfer {
 namespace {
@@ -121,7 +122,7 @@ class Ring final : public FileJobs {
     if (result > 0 && !is_whole) return waiting_.push_front(id);
     const std::function<void(Cause)> ended = std::move(job.what.ended);
     jobs_.erase(id);
-    ended(result < 0 ? Cause::kFileError : is_whole ? Cause::kNone : Cause::kOutside);
+    ended(result < 0 ? cause_of_storage(-result) : is_whole ? Cause::kNone : Cause::kOutside);
   }
 
   /// The rest of a job goes to threads. There memory that is not there is an error still.

@@ -13,6 +13,7 @@
 
 #include "fabric/thread.h"
 #include "transfer/file_jobs.h"
+#include "transfer/storage.h"
 
 namespace braid::transfer {
 namespace {
@@ -35,7 +36,7 @@ Cause run(const FileJob& job) {
     else if (errno == EINVAL && past_cache)
       is_cached_only = true;
     else if (errno != EINTR)
-      return Cause::kFileError;
+      return cause_of_storage(errno);
   }
   return Cause::kNone;
 }

@@ -311,7 +311,7 @@ void Rail::handle(uint64_t id, const RailMessage& message) {
     return take_answer(id, link, *answer);
   if (const auto* lent = std::get_if<Lent>(&message)) return take_answer(id, link, *lent);
   if (const auto* refused = std::get_if<Refused>(&message)) return take_refusals(link, *refused);
-  if (const auto* open = std::get_if<FileOpen>(&message)) return open_file(id, *open);
+  if (const auto* open = std::get_if<FileOpen>(&message)) return open_file(id, link, *open);
   if (std::get_if<StageRequest>(&message) != nullptr) return make_stage(id, link);
   if (const auto* stage = std::get_if<StageAnswer>(&message)) return take_answer(id, link, *stage);
   if (const auto* write = std::get_if<FileWrite>(&message)) return write_file(id, link, *write);
@@ -334,6 +334,7 @@ void Rail::handle_hello(uint64_t id, const Hello& hello) {
   link.has_heard_hello = true;
   link.who = link.counts.who = hello.incarnation;
   link.their_generation = hello.generation;
+  link.version = std::min(hello.version, kVersion);
   if (!link.has_said_hello) say_hello(id, link);
   events_.push_back(LinkUp{id, link.who, link.engine, link.is_dialled});
 }

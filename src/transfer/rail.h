@@ -170,6 +170,7 @@ class Rail {
     uint64_t opened_ns = 0;
     uint64_t generation = 0;
     uint64_t their_generation = 0;
+    uint16_t version = kVersionOldest;          // that both speak
     std::deque<std::vector<std::byte>> outbox;  // messages that had no credit
     // For reads and writes of this side.
     std::map<uint64_t, Granted> granted;       // by address
@@ -325,7 +326,7 @@ class Rail {
   void take_answer(uint64_t id, Link& link, const FileWritten& answer);
   void end_file_piece_if_over(uint64_t piece);
   void end_file_pieces(uint64_t id);
-  void open_file(uint64_t id, const FileOpen& request);
+  void open_file(uint64_t id, const Link& link, const FileOpen& request);
   void make_stage(uint64_t id, Link& link);
   void write_file(uint64_t id, Link& link, const FileWrite& write);
 

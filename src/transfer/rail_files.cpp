@@ -139,10 +139,12 @@ void Rail::end_file_pieces(uint64_t id) {
 
 // ---- The peer opens and writes ----
 
-void Rail::open_file(uint64_t id, const FileOpen& request) {
+void Rail::open_file(uint64_t id, const Link& link, const FileOpen& request) {
   FileOpened answer;
   answer.token = request.token;
-  answer.cause = owned_.exports.open(request.path, request.wanted, answer.file, answer.size_bytes);
+  const Cause cause =
+      owned_.exports.open(request.path, request.wanted, answer.file, answer.size_bytes);
+  answer.cause = known_in(link.version, cause);
   send(id, answer);
 }
 
@@ -181,13 +183,13 @@ void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
     wrong = Cause::kOutside;
   else if (wrong == Cause::kNone && !is_within_file_limit(write.position + write.size_bytes))
     wrong = Cause::kFileError;
-  if (wrong != Cause::kNone) return send(id, FileWritten{write.id, wrong});
+  if (wrong != Cause::kNone) return send(id, FileWritten{write.id, known_in(link.version, wrong)});
   ++link.file_writes;
   const auto done = [this, id, stage = link.stage, answer = write.id](Cause cause) {
     Link* then = links_.find(id);
     if (then == nullptr) return;
     --then->file_writes;
-    send(id, FileWritten{answer, cause});
+    send(id, FileWritten{answer, known_in(then->version, cause)});
   };
   owned_.jobs->start({true, std::move(file),
                       link.stage->bytes().subspan(write.offset_bytes, write.size_bytes),

@@ -9,12 +9,16 @@ namespace {
 template <typename M, typename Body>
 inline constexpr bool kIs = std::is_same_v<std::remove_const_t<M>, Body>;
 
-/// A cause that this version knows.
+/// A cause that owners say, and that this version knows.
+bool is_known(Cause cause) {
+  return cause <= kLastCause || (is_of_storage(cause) && known_in(kVersion, cause) == cause);
+}
+
 template <typename Archive, typename Told>
 void cause(Archive& archive, Told& told) {
   archive.number(told);
   if constexpr (!std::is_const_v<Told>)
-    if (told > kLastCause) archive.fail();
+    if (!is_known(told)) archive.fail();
 }
 
 template <typename Archive, typename M>

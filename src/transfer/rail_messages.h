@@ -17,8 +17,8 @@
 
 namespace braid::transfer {
 
-/// 2: descriptions say where memory and rails lie.
-inline constexpr uint16_t kVersionNewest = 2;
+/// 2: descriptions say where memory and rails lie. 3: owners say why their storage refused.
+inline constexpr uint16_t kVersionNewest = 3;
 inline constexpr uint16_t kVersionOldest = 1;
 #ifdef BRAID_PREVIOUS_VERSION  // a library of the version before, for tests of upgrades
 inline constexpr uint16_t kVersion = std::max<uint16_t>(kVersionNewest - 1, kVersionOldest);
@@ -158,6 +158,11 @@ struct NotificationAnswer {
   uint64_t sequence = 0;
   Cause cause = Cause::kNone;
 };
+
+/// The cause as peers of that version know it.
+constexpr Cause known_in(uint16_t version, Cause cause) {
+  return version < 3 && is_of_storage(cause) ? Cause::kFileError : cause;
+}
 
 using RailMessage =
     std::variant<Hello, GrantRequest, GrantAnswer, Lend, Lent, Reads, Refused, FenceRequest,

@@ -104,7 +104,7 @@ void Rail::serve(uint64_t id, Link& link, const Gathered& reads) {
 }
 
 void Rail::refuse(uint64_t id, Link& link, uint64_t read, Cause cause) {
-  link.refusals.push_back({read, cause});
+  link.refusals.push_back({read, known_in(link.version, cause)});
   mark(id, link);
 }
 

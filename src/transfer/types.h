@@ -42,9 +42,15 @@ enum class Cause : uint8_t {
   kOtherWay,      ///< of a slice only: the owner's rail does not reach this memory
   kOtherSecret,   ///< the owner has another secret
   kNoStore,       ///< the store of names does not answer
+  kNoSpace,       ///< the owner's storage is full, or its user's part of it
+  kReadOnly,      ///< the owner's storage cannot be written
+  kDeviceError,   ///< the owner's storage is broken
 };
-/// Owners say no later one.
+/// Owners say those up to this one, and from version 3 on the three of storage.
 inline constexpr Cause kLastCause = Cause::kOtherWay;
+constexpr bool is_of_storage(Cause cause) {
+  return cause >= Cause::kNoSpace && cause <= Cause::kDeviceError;
+}
 
 constexpr const char* cause_name(Cause cause) {
   switch (cause) {
@@ -66,6 +72,9 @@ constexpr const char* cause_name(Cause cause) {
     case Cause::kOtherWay: return "not by this way";
     case Cause::kOtherSecret: return "the owner has another secret";
     case Cause::kNoStore: return "the store does not answer";
+    case Cause::kNoSpace: return "no space is left on the owner's storage, or of its quota";
+    case Cause::kReadOnly: return "the owner's storage is read-only";
+    case Cause::kDeviceError: return "the owner's storage has an input/output error";
   }
   return "unknown";
 }

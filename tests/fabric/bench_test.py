@@ -55,6 +55,20 @@ class Providers(unittest.TestCase):
         self.assertNotIn("Backtrace", run.errors + run.output)
 
 
+class Addresses(unittest.TestCase):
+    def test_one_that_this_host_has_not_is_named_with_those_it_has(self):
+        """In a network namespace whose loopback interface has one address."""
+        apart = ["unshare", "--user", "--net", "--map-root-user", "sh", "-e", "-c"]
+        one = "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; ip addr add 127.0.0.1/32 dev lo; "
+        if subprocess.run(apart + [one], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this user may make no such namespace")
+        bench = f"{BRAID} fabric bench --provider 'tcp;ofi_rxm' --rails 2 --sizes 64 --turns 1"
+        done = subprocess.run(apart + [one + bench], text=True, capture_output=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("'127.0.0.2' is no address of this host. Name an address that it has: lo has 127.0.0.1",
+                      done.stderr)
+
+
 class LimitedRails(unittest.TestCase):
     def test_the_record_names_its_sizes_also_where_it_is_waived(self):
         record = Run("--limited-rails").records[0]

@@ -15,6 +15,26 @@ namespace {
 
 class FabricErrorsTest : public test::FabricPair {};
 
+TEST(FabricAddressErrorsTest, AnAddressThatIsNotHereIsNamedWithThoseThatAre) {
+  for (const char* provider : {"tcp;ofi_rxm", ""}) {
+    const auto opened = Fabric::open({.provider = provider, .addresses = {"192.0.2.1"}});
+    ASSERT_FALSE(opened.ok());
+    const std::string message = opened.status().message();
+    EXPECT_TRUE(message.starts_with(
+        "'192.0.2.1' is no address of this host. Name an address that it has: "))
+        << message;
+    EXPECT_NE(message.find("lo has 127.0.0.1"), std::string::npos) << message;
+  }
+}
+
+TEST(FabricAddressErrorsTest, ARailDoesNotListenAtEveryAddress) {
+  const auto opened = Fabric::open({.provider = "tcp;ofi_rxm", .addresses = {"0.0.0.0"}});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_TRUE(opened.status().message().starts_with(
+      "a rail has one address, and '0.0.0.0' stands for all. Name addresses that peers can reach"))
+      << opened.status().message();
+}
+
 TEST(FabricLocalErrorsTest, AConnectToAnEngineThatIsGoneSaysThatNothingReachesIt) {
   Fabric engine = Fabric::open({"local"}).value();
   const Fabric::ByteList nobody = Fabric::open({"local"}).value().address().value();

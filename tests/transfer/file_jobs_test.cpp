@@ -95,6 +95,17 @@ TEST_P(FileJobsTest, AFileThatMayNotBeWrittenIsAnError) {
   EXPECT_EQ(cause, Cause::kFileError);
 }
 
+/// /dev/full has no space, ever.
+TEST_P(FileJobsTest, NoSpaceIsACauseOfItsOwn) {
+  file_->cached = Descriptor(open("/dev/full", O_RDWR));
+  file_->direct = Descriptor();
+  std::vector<std::byte> bytes(100);
+  Cause cause = Cause::kNone;
+  start(true, bytes, 0, cause);
+  wait();
+  EXPECT_EQ(cause, Cause::kNoSpace);
+}
+
 /// They belong to the program's threads, and the first one of another would end it here.
 TEST_P(FileJobsTest, NoSignalOfTheProgramComesToItsThreads) {
   std::vector<std::byte> bytes(100);

@@ -1,6 +1,8 @@
 // Files of exported folders, of this process and of another one: every byte at its place, exact
 // counts, and nothing outside of the folder.
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -234,6 +236,47 @@ TEST_F(TransferOwnFiles, AreReadAndWrittenWithoutANetwork) {
   EXPECT_EQ(run(Transfer::Operation::kRead, bytes + kBytes, kBytes - 5), TransferCause::kDone);
   EXPECT_EQ(wrong_at({bytes + kBytes, kBytes - 5}, 4), std::nullopt);
   EXPECT_EQ(run(Transfer::Operation::kRead, bytes + kBytes, kBytes), TransferCause::kOutside);
+}
+
+/// The folder that peers may write is a file system of 64 KiB, in a mount namespace of this test's.
+class TransferFullFolder : public Folders {
+ protected:
+  void SetUp() override {
+    if (!is_apart() || mount("tmpfs", out.c_str(), "tmpfs", 0, "size=64k") != 0)
+      GTEST_SKIP() << "this user may mount nothing";
+  }
+  void TearDown() override { umount2(out.c_str(), MNT_DETACH); }
+  bool set_read_only(unsigned long flag) const {
+    return mount(nullptr, out.c_str(), nullptr, MS_REMOUNT | flag, nullptr) == 0;
+  }
+
+  const std::string out = (root / "out").string();
+
+ private:
+  static bool is_apart() {
+    return (unshare(CLONE_NEWNS) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+           mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  }
+};
+
+TEST_F(TransferFullFolder, TellsItsPeersWhyItRefuses) {
+  const Owner owner(arguments("tcp;ofi_rxm"));
+  Transfer::Options options;
+  options.providers = {"tcp;ofi_rxm"};
+  Initiator me(owner, options, 1 << 20);
+  const auto open = [&] {
+    return me.transfer.open_file(me.segment, "writable/kv", {true, true}, Initiator::kLimit);
+  };
+  ASSERT_TRUE(set_read_only(MS_RDONLY));
+  const Status refused = open().status();
+  EXPECT_EQ(refused.message(), "file 'writable/kv': the owner's storage is read-only");
+  EXPECT_EQ(Transfer::cause_of(refused), TransferCause::kReadOnly);
+  ASSERT_TRUE(set_read_only(0));
+  Transfer::Request write = me.write(0, 1 << 20);
+  write.segment = open().value();
+  EXPECT_EQ(me.run({write}), std::vector{TransferCause::kNoSpace});
+  EXPECT_STREQ(Transfer::cause_name(TransferCause::kNoSpace),
+               "no space is left on the owner's storage, or of its quota");
 }
 
 /// Where the kernel would end the process that writes.

@@ -47,8 +47,8 @@ class Host:
         self.environment = dict(os.environ, BRAID_RUNTIME_DIR=str(folder), BRAID_TRANSFER_STORE=store)
         self.json = folder.with_suffix(".json")
 
-    def serve(self, name):
-        process = subprocess.Popen([BRAID, "serve", "--name", name, "--address", "127.0.0.1", "--memory", "1M"],
+    def serve(self, name, *words):
+        process = subprocess.Popen([BRAID, "serve", "--name", name, "--address", "127.0.0.1", "--memory", "1M", *words],
                                    env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         address = process.stdout.readline().strip()
         return process, address
@@ -71,7 +71,7 @@ def names_of_a_store(scheme, folder):
         print(f"{command[0]} is not installed")
         return
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    one, other = (Host(folder / name, f"{scheme}://127.0.0.1:{port}") for name in ("one", "other"))
+    one, other = Host(folder / "one", f"{scheme}://127.0.0.1:{port}"), Host(folder / "other", f"{scheme}://localhost:{port}")
     engines = []
     try:
         eventually(lambda: other.segments().returncode == 0, "the server does not answer")
@@ -91,6 +91,11 @@ def names_of_a_store(scheme, folder):
         process.wait()
         row = other.rows()[killed]  # its record has seconds left
         assert not row["listens"] and "Connection refused" in row["state"], row
+        # Who listens in its place is another engine, and has another name.
+        at = killed.removeprefix("braid://").split("/")[0]
+        engines.append(("decode-0", *other.serve("decode-0", "--listen", at)))
+        row = other.rows()[killed]
+        assert not row["listens"] and "another engine listens there now" in row["state"], row
         eventually(lambda: killed not in other.rows(), "its record stays")
         assert other.rows()[engines[1][2]]["listens"], "one that lives is renewed"
 
@@ -100,9 +105,14 @@ def names_of_a_store(scheme, folder):
         engines.append(("prefill-2", *one.serve("prefill-2")))
         assert left not in one.rows(), "it stays"
 
+        _, process, ended = engines.pop()
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        assert ended not in other.rows(), "one that ends gives its name back, long before its record runs out"
+
         server.send_signal(signal.SIGSTOP)
         done = other.segments()
-        assert done.returncode == 1 and f"the store at 127.0.0.1:{port} does not answer" in done.stderr, done
+        assert done.returncode == 1 and f"the store at localhost:{port} does not answer" in done.stderr, done
     finally:
         for _, process, _ in engines:
             process.kill()

@@ -68,6 +68,26 @@ double seconds_out_of_reach(uint64_t count) {
   return took_s / static_cast<double>(count);
 }
 
+/// CPU time for each pair of a NIC that is at fault: two have failed, and none has delivered since.
+double seconds_of_a_nic_at_fault(uint64_t count) {
+  Scheduler scheduler;
+  const uint32_t local = scheduler.add_rail({10});
+  std::vector<uint32_t> paths;
+  for (uint64_t peer = 0; peer < count; ++peer)
+    paths.push_back(scheduler.add_path({peer, local, scheduler.add_rail({10}), 10, 5}));
+  const double begun_s = cpu_seconds();
+  scheduler.path_failed(paths[0], 0);
+  scheduler.path_failed(paths[1], 0);
+  const double took_s = cpu_seconds() - begun_s;
+  uint64_t suspects = 0;
+  while (const auto event = scheduler.next_event()) {
+    const auto* changed = std::get_if<PathChanged>(&*event);
+    suspects += changed != nullptr && changed->to == PathState::kSuspect ? 1 : 0;
+  }
+  EXPECT_EQ(suspects, count - 2);
+  return took_s / static_cast<double>(count);
+}
+
 /// The shortest of several runs: the first ones pay for memory that is new.
 double shortest(double (*run)(uint64_t), uint64_t count) {
   double shortest_s = run(count);
@@ -88,6 +108,13 @@ TEST(Scheduler, APeerThatIsLostCostsAboutTheSameHoweverManyAreLost) {
 
 TEST(Scheduler, APeerOutOfReachCostsAboutTheSameHoweverManyAreOutOfReach) {
   expect_the_same_however_many(seconds_out_of_reach);
+}
+
+// The pairs that are judged do not judge their NIC in turn, each of them all the others.
+TEST(Scheduler, APairOfANicAtFaultCostsAboutTheSameHoweverManyItHas) {
+  const double few_s = shortest(seconds_of_a_nic_at_fault, 100),
+               many_s = shortest(seconds_of_a_nic_at_fault, kPeersMax);
+  EXPECT_LE(many_s, 8 * few_s) << few_s << " s and " << many_s << " s a pair";
 }
 
 }  // namespace

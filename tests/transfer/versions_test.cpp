@@ -3,6 +3,8 @@
 // other rail ends so, and no other request does.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "fabric/staged/domain.h"
 #include "transfer/engine.h"
 #include "transfer/failure.h"
@@ -168,6 +170,84 @@ TEST_F(TransferVersions, ARailThatAnswersInAnotherVersionIsOne) {
   ASSERT_TRUE(ends_soon(batch));
   EXPECT_EQ(cause(batch, 0), Cause::kOtherVersion);
   EXPECT_EQ(engine->fabric_statistics().dials, 1u) << "to dial again is of no use";
+  net.stop();
+}
+
+class NoSpace final : public FileJobs {
+ public:
+  void start(FileJob job) override { jobs_.push_back(std::move(job)); }
+  bool step() override {
+    const std::vector<FileJob> jobs = std::exchange(jobs_, {});
+    for (const FileJob& job : jobs) job.ended(Cause::kNoSpace);
+    return !jobs.empty();
+  }
+  int descriptor() const override { return -1; }
+  bool arm() override { return jobs_.empty(); }
+  size_t under_way() const override { return jobs_.size(); }
+
+ private:
+  std::vector<FileJob> jobs_;
+};
+
+/// A process of that version, which writes a file of an owner whose storage is full.
+class Writer {
+ public:
+  Writer(RailNet& net, uint16_t version) : net_(net) {
+    owner_.owned.jobs = std::make_unique<NoSpace>();
+    EXPECT_TRUE(owner_.owned.exports.add("out", testing::TempDir(), kMayWrite).ok());
+    fabric::EngineOptions options;
+    options.engine = 100 + version;
+    std::vector<std::unique_ptr<fabric::Domain>> domains;
+    domains.push_back(net.open_domain(net.add_host()));
+    engine_ = fabric::Engine::open(std::move(domains), options).value();
+    net.also([this](uint64_t now_ns) {
+      while (engine_->step(now_ns)) {
+      }
+    });
+    const fabric::Address there = fabric::decode_address(owner_.rail->address()).value();
+    peer_ = engine_->connect(there, net.now_ns() + 100'000'000).value();
+    Hello hello{{8, 8}, options.engine, 1};
+    hello.version = version;
+    (void)ask<Hello>(hello);
+  }
+  /// What the owner says of a write.
+  Cause refusal() {
+    const std::string name = "braid-versions-" + std::to_string(getpid());
+    const auto opened = ask<FileOpened>(FileOpen{1, kMayWrite, "out/" + name});
+    EXPECT_EQ(opened.cause, Cause::kNone);
+    EXPECT_EQ(ask<StageAnswer>(StageRequest{}).cause, Cause::kNone);
+    std::filesystem::remove(testing::TempDir() + "/" + name);
+    return ask<FileWritten>(FileWrite{2, opened.file, 0, 4096, 0}).cause;
+  }
+
+ private:
+  template <typename Answer>
+  Answer ask(const RailMessage& question) {
+    const auto is_sent = [&] { return engine_->send(peer_, encode(question)).ok(); };
+    EXPECT_TRUE(net_.run(1'000'000, is_sent));
+    std::optional<Answer> answer;
+    EXPECT_TRUE(net_.run(1'000'000, [&] {
+      const auto received = engine_->receive();
+      if (!received) return false;
+      const auto message = decode_rail_message(received->payload).value();
+      if (const auto* found = std::get_if<Answer>(&message)) answer = *found;
+      return answer.has_value();
+    }));
+    return answer.value_or(Answer());
+  }
+
+  RailNet& net_;
+  Side& owner_ = net_.add();
+  std::unique_ptr<fabric::Engine> engine_;
+  uint64_t peer_ = 0;
+};
+
+/// An older one would take the message for broken, and lose the link.
+TEST(TransferStorageCauses, AreToldInWordsThatThePeerKnows) {
+  RailNet net;
+  Writer old(net, 2), present(net, 3);
+  EXPECT_EQ(old.refusal(), Cause::kFileError);
+  EXPECT_EQ(present.refusal(), Cause::kNoSpace);
   net.stop();
 }
 

@@ -121,7 +121,8 @@ TEST(TransferMessages, ACauseThatIsNoneIsAnError) {
              NotificationAnswer{1, cause}})
       EXPECT_FALSE(decode_rail_message(encode(message)).ok()) << message.index();
   }
-  EXPECT_TRUE(decode_rail_message(encode(Lent{1, kLastCause})).ok());
+  for (const Cause cause : {kLastCause, Cause::kNoSpace, Cause::kReadOnly, Cause::kDeviceError})
+    EXPECT_TRUE(decode_rail_message(encode(Lent{1, cause})).ok()) << cause_name(cause);
   EXPECT_FALSE(decode_rail_message(encode(Refused{{{1, Cause::kNone}}})).ok());
 }
 

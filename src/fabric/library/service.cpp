@@ -9,6 +9,7 @@
 #include "fabric/gpu/memory.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
+#include "fabric/library/rail_address.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
@@ -64,6 +65,7 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
                                                const std::vector<topology::Nic>& nics) {
   const Result<RailChoice> choice = rails_for(wanted, nics);
   if (!choice.ok()) return choice.status();
+  BRAID_TRY(check_rail_addresses(wanted, choice.value().addresses, nics));
   const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
   if (!secret.ok()) return secret.status();
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);

@@ -215,8 +215,8 @@ class Etcd final : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at) {
-  BRAID_LET(http, open_http(at));
+Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at, Resolver resolver) {
+  BRAID_LET(http, open_http(at, std::move(resolver)));
   return std::unique_ptr<Store>(std::make_unique<Etcd>(at, std::move(http)));
 }
 

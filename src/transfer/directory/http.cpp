@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/try.h"
@@ -83,10 +84,13 @@ size_t take(char* bytes, size_t one, size_t count, void* to) {
 
 class CurlHttp final : public Http {
  public:
-  CurlHttp(const Library& curl, CURL* handle, CURLM* connection, const HostAndPort& at)
+  CurlHttp(const Library& curl, CURL* handle, CURLM* connection, const HostAndPort& at,
+           Resolver resolver)
       : curl_(curl),
         handle_(handle),
         connection_(connection),
+        at_(at),
+        host_(at, std::move(resolver)),
         headers_(curl.append(nullptr, "Content-Type: application/json")) {
     const bool is_ipv6 = at.host.find(':') != std::string::npos;
     origin_ = "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
@@ -100,12 +104,14 @@ class CurlHttp final : public Http {
     curl_.cleanup(handle_);
     curl_.multi_cleanup(connection_);
     curl_.free_all(headers_);
+    curl_.free_all(addresses_);
   }
   CurlHttp(const CurlHttp&) = delete;
   CurlHttp& operator=(const CurlHttp&) = delete;
 
   Result<HttpAnswer> post(const std::string& path, const std::string& body, size_t bytes_max,
                           WaitEnd end) override {
+    if (addresses_ == nullptr && !is_number(at_.host)) BRAID_TRY(look_up(end));
     Body answer{{}, bytes_max};
     const std::string url = origin_ + path;
     curl_.setopt(handle_, CURLOPT_URL, url.c_str());
@@ -115,6 +121,7 @@ class CurlHttp final : public Http {
     curl_.add(connection_, handle_);
     const CURLcode code = perform(end);
     curl_.remove(connection_, handle_);  // one that has not ended is cut off
+    if (code != CURLE_OK) forget_addresses();
     if (code == CURLE_WRITE_ERROR) return Status::error("its answer is too long");
     if (code != CURLE_OK) return Status::error(curl_.strerror(code));
     HttpAnswer got{0, std::move(answer.text)};
@@ -123,6 +130,23 @@ class CurlHttp final : public Http {
   }
 
  private:
+  /// libcurl would wait for a silent resolver when its handle is closed.
+  Status look_up(WaitEnd end) {
+    BRAID_LET(found, host_.find(end));
+    std::string list;
+    for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next)
+      list += (list.empty() ? "" : ",") + number_of(*each);
+    const std::string entry = at_.host + ":" + std::to_string(at_.port) + ":" + list;
+    addresses_ = curl_.append(nullptr, entry.c_str());
+    curl_.setopt(handle_, CURLOPT_RESOLVE, addresses_);
+    return {};
+  }
+
+  void forget_addresses() {
+    curl_.setopt(handle_, CURLOPT_RESOLVE, nullptr);
+    curl_.free_all(std::exchange(addresses_, nullptr));
+  }
+
   CURLcode perform(WaitEnd end) {
     for (;;) {
       int under_way = 0, messages = 0;
@@ -138,18 +162,22 @@ class CurlHttp final : public Http {
   const Library& curl_;
   CURL* handle_;
   CURLM* connection_;  // kept between requests
+  const HostAndPort at_;
+  HostLookUp host_;
+  curl_slist* addresses_ = nullptr;  // of the host; null: to be looked up, at first or again
   curl_slist* headers_;
   std::string origin_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Http>> open_http(const HostAndPort& at) {
+Result<std::unique_ptr<Http>> open_http(const HostAndPort& at, Resolver resolver) {
   BRAID_LET(curl, library());
   CURL* handle = curl->init();
   CURLM* connection = curl->multi_init();
   if (handle == nullptr || connection == nullptr) return Status::error("libcurl is out of memory");
-  return std::unique_ptr<Http>(std::make_unique<CurlHttp>(*curl, handle, connection, at));
+  return std::unique_ptr<Http>(
+      std::make_unique<CurlHttp>(*curl, handle, connection, at, std::move(resolver)));
 }
 
 }  // namespace braid::transfer

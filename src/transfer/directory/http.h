@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "transfer/directory/host_look_up.h"
 #include "transfer/directory/names.h"
 #include "transfer/directory/wait_end.h"
 
@@ -28,6 +29,6 @@ class Http {
 };
 
 /// An error: libcurl is not here.
-Result<std::unique_ptr<Http>> open_http(const HostAndPort& at);
+Result<std::unique_ptr<Http>> open_http(const HostAndPort& at, Resolver resolver = look_up_host);
 
 }  // namespace braid::transfer

@@ -59,7 +59,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 class Redis final : public Store {
  public:
-  explicit Redis(HostAndPort at) : at_(std::move(at)) {}
+  Redis(const HostAndPort& at, Resolver resolver) : at_(at), host_(at, std::move(resolver)) {}
 
   Result<std::string> get(const std::string& name, uint64_t end_ns) override {
     BRAID_LET(reply, ask({"GET", kPrefix + name}, end_ns));
@@ -97,7 +97,9 @@ class Redis final : public Store {
  private:
   Status connect(WaitEnd end) {
     if (context_ != nullptr && context_->err == 0) return {};
-    Result<Descriptor> connected = connect_to(at_, end);
+    const Result<AddressList> addresses = host_.find(end);
+    if (!addresses.ok()) return give_up(addresses.status().message());
+    Result<Descriptor> connected = connect_to(at_, addresses.value(), end);
     if (!connected.ok()) return give_up(connected.status().message());
     socket_ = std::move(connected).value();
     context_.reset(redisConnectFd(socket_.get()));
@@ -162,12 +164,15 @@ class Redis final : public Store {
   Status what_is_this() { return give_up("its answer is of a kind that was not asked for"); }
 
   const HostAndPort at_;
+  HostLookUp host_;
   Descriptor socket_;
   std::unique_ptr<redisContext, FreeContext> context_;
 };
 
 }  // namespace
 
-std::unique_ptr<Store> open_redis(const HostAndPort& at) { return std::make_unique<Redis>(at); }
+std::unique_ptr<Store> open_redis(const HostAndPort& at, Resolver resolver) {
+  return std::make_unique<Redis>(at, std::move(resolver));
+}
 
 }  // namespace braid::transfer

@@ -1,7 +1,6 @@
 #include "transfer/directory/socket.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -58,21 +57,9 @@ Result<Descriptor> new_socket(int family) {
   return socket;
 }
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
-Result<Addresses> look_up(const HostAndPort& at, bool is_passive) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (is_passive ? AI_PASSIVE : 0);
-  addrinfo* list = nullptr;
-  const int wrong = getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &list);
-  if (wrong != 0)
-    return failure(Cause::kNoSegment,
-                   "the host '" + at.host + "' is not known: " + gai_strerror(wrong));
-  return Addresses(list);
+Result<AddressList> look_up(const HostAndPort& at, AddressUse use) {
+  Result<AddressList> found = look_up_host(at.host, at.port, use);
+  return found.ok() ? std::move(found) : failure(Cause::kNoSegment, found.status().message());
 }
 
 Status late(const std::string& what) {
@@ -154,30 +141,9 @@ Status receive_all(int socket, MutableBytes bytes, uint64_t end_ns) {
 
 }  // namespace
 
-Result<std::vector<std::string>> addresses_of(const std::string& host) {
-  BRAID_LET(addresses, look_up({host, 0}, true));
-  std::vector<std::string> numbers;
-  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
-    char number[NI_MAXHOST];
-    const int wrong = getnameinfo(each->ai_addr, each->ai_addrlen, number, sizeof number, nullptr,
-                                  0, NI_NUMERICHOST);
-    if (wrong == 0) numbers.emplace_back(number);
-  }
-  if (numbers.empty()) return failure(Cause::kNoSegment, "the host '" + host + "' has no address");
-  return numbers;
-}
-
-bool is_of_this_host(const std::string& address) {
-  const Result<Addresses> found = look_up({address, 0}, true);
-  if (!found.ok()) return false;
-  const addrinfo& at = *found.value();
-  const Result<Descriptor> socket = new_socket(at.ai_family);
-  return socket.ok() && bind(socket.value().get(), at.ai_addr, at.ai_addrlen) == 0;
-}
-
 /// A name may have addresses that this host has not: "localhost" has one of IPv6 first.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port) {
-  BRAID_LET(addresses, look_up(at, true));
+  BRAID_LET(addresses, look_up(at, AddressUse::kListen));
   const std::string what = "cannot listen at " + at.host + ":" + std::to_string(at.port);
   const addrinfo* each = addresses.get();
   int error = 0;
@@ -222,7 +188,11 @@ Result<Descriptor> listen_at_path(const std::string& path) {
 }
 
 Result<Descriptor> connect_to(const HostAndPort& at, WaitEnd end) {
-  BRAID_LET(addresses, look_up(at, false));
+  BRAID_LET(addresses, look_up(at, AddressUse::kConnect));
+  return connect_to(at, addresses, end);
+}
+
+Result<Descriptor> connect_to(const HostAndPort& at, const AddressList& addresses, WaitEnd end) {
   const std::string what = "cannot connect to " + at.host + ":" + std::to_string(at.port);
   Status last = Status::error("no address");
   for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
@@ -237,7 +207,8 @@ Result<Descriptor> connect_to(const HostAndPort& at, WaitEnd end) {
 
 /// A name that cannot be looked up has the same cause as a refusal.
 bool is_refused(const HostAndPort& at, uint64_t end_ns) {
-  return look_up(at, false).ok() && cause_of(connect_to(at, end_ns).status()) == Cause::kNoSegment;
+  return look_up(at, AddressUse::kConnect).ok() &&
+         cause_of(connect_to(at, end_ns).status()) == Cause::kNoSegment;
 }
 
 /// If the listener's queue is full, it tries again after a pause: nothing tells when there is room.

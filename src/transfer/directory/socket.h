@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "host/addresses.h"
 #include "host/file.h"
 #include "transfer/codec.h"
 #include "transfer/directory/names.h"
@@ -16,12 +17,6 @@ namespace braid::transfer {
 
 /// Closed at the end.
 using Descriptor = File;
-
-/// The addresses of a host as numbers: "10.0.0.7", "fd00::7". At least one. If `host` is a name,
-/// the C library looks it up, for as long as its resolver takes.
-Result<std::vector<std::string>> addresses_of(const std::string& host);
-/// Whether a socket can be bound there: to an address of this host, or to a wildcard.
-bool is_of_this_host(const std::string& address);
 
 /// Does not block. `port` 0: any; `port` then becomes the one that was taken.
 Result<Descriptor> listen_at(const HostAndPort& at, uint16_t& port);
@@ -36,6 +31,8 @@ Result<bool> is_listened_at(const std::string& path);
 /// Blocks until `end` at most. If `at` is a name and not an address, the C library looks it up, for
 /// as long as its resolver takes.
 Result<Descriptor> connect_to(const HostAndPort& at, WaitEnd end);
+/// The same to a host that has been looked up.
+Result<Descriptor> connect_to(const HostAndPort& at, const AddressList& addresses, WaitEnd end);
 Result<Descriptor> connect_to_path(const std::string& path, uint64_t end_ns);
 /// Whether that host says that nobody listens there. False, too, if it says nothing or is not
 /// known.

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "transfer/directory/host_look_up.h"
 #include "transfer/directory/names.h"
 #include "transfer/directory/wait_end.h"
 
@@ -66,9 +67,9 @@ class Store {
 /// after a failure.
 Result<std::unique_ptr<Store>> open_store(const std::string& url);
 
-std::unique_ptr<Store> open_redis(const HostAndPort& at);
+std::unique_ptr<Store> open_redis(const HostAndPort& at, Resolver resolver = look_up_host);
 /// Uses etcd's JSON gateway, of version 3.4 or later. An error: libcurl is not here.
-Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at);
+Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at, Resolver resolver = look_up_host);
 
 /// "the store at 10.0.0.1:6379 does not answer: WHY".
 Status store_failure(const HostAndPort& at, const std::string& why);

@@ -11,10 +11,6 @@
 
 namespace braid::transfer {
 
-/// An error names the addresses that this host has. A rail has one of them, so a wildcard (0.0.0.0)
-/// is wrong, too. The name of an RDMA device is an address.
-Status check_rail_address(const std::string& address, const std::vector<topology::Nic>& nics);
-
 /// The place where an engine listens for questions.
 class Listener {
  public:

@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "fabric/library/placement.h"
+#include "fabric/library/rail_address.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
@@ -102,7 +103,7 @@ Status add_provider(const std::string& provider, const Sockets& sockets, RailHos
   if (!quirks->reaches_hosts && !quirks->listens_at_address)
     return add_shared_memory(provider, *quirks, rails);
   for (const std::string& address : rails.choice.addresses) {
-    if (!quirks->takes_device) BRAID_TRY(check_rail_address(address, host.nics));
+    if (!quirks->takes_device) BRAID_TRY(fabric::check_rail_address(address, host.nics));
     BRAID_TRY(add_address(provider, *quirks, address, sockets, host, rails));
   }
   return {};

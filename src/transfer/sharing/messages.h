@@ -54,12 +54,13 @@ void answer_fields(Archive& archive, A& answer) {
   archive.number(answer.memory.slot);
 }
 
+/// The fields are the same in every version.
 inline std::vector<std::byte> encode(const MemoryQuestion& question, const fabric::Secret& secret) {
-  return seal(SealedKind::kMemoryQuestion, kVersion, secret,
+  return seal(SealedKind::kMemoryQuestion, kVersionOldest, secret,
               [&](Writer& writer) { question_fields(writer, question); });
 }
 inline std::vector<std::byte> encode(const MemoryAnswer& answer, const fabric::Secret& secret) {
-  return seal(SealedKind::kMemoryAnswer, kVersion, secret,
+  return seal(SealedKind::kMemoryAnswer, kVersionOldest, secret,
               [&](Writer& writer) { answer_fields(writer, answer); });
 }
 
