@@ -73,10 +73,8 @@ class Braid:
 
     def move(self, is_read, here, there, sizes):
         operation = self.module.READ if is_read else self.module.WRITE
-        batch = self.engine.submit(self.segment, operation, here, there, sizes)
-        if not self.engine.wait(batch, 60) or any(self.engine.outcomes(batch)):
+        if any(self.engine.submit_and_wait(self.segment, operation, here, there, sizes, 60)):
             raise RuntimeError("a batch has failed")
-        self.engine.forget(batch)
 
 
 class Mooncake:

@@ -215,13 +215,8 @@ class Transfer {
   /// A fault of one request affects the outcome of that request alone.
   Result<Batch> submit(const std::vector<Request>& requests,
                        const std::optional<Notification>& notification = std::nullopt) {
-    std::vector<braid_transfer_request> all;
-    all.reserve(requests.size());
-    for (const Request& each : requests) all.push_back(row(each));
-    braid_transfer_notification told{};
-    if (notification)
-      told = {number(notification->segment), notification->name.c_str(),
-              notification->payload.data(), notification->payload.size()};
+    const std::vector<braid_transfer_request> all = rows(requests);
+    const braid_transfer_notification told = row(notification);
     return numbered<Batch>([&](uint64_t* batch) {
       return braid_transfer_submit(get(), all.data(), all.size(), notification ? &told : nullptr,
                                    batch);
@@ -243,15 +238,33 @@ class Transfer {
             status_of(braid_transfer_outcomes(get(), number(batch), 0, nullptr, 0, &count));
         !failed.ok())
       return failed;
-    std::vector<braid_transfer_outcome> rows(count);
+    std::vector<braid_transfer_outcome> all(count);
     if (const Status failed = status_of(
-            braid_transfer_outcomes(get(), number(batch), 0, rows.data(), rows.size(), nullptr));
+            braid_transfer_outcomes(get(), number(batch), 0, all.data(), all.size(), nullptr));
         !failed.ok())
       return failed;
-    std::vector<Outcome> all;
-    for (const braid_transfer_outcome& row : rows)
-      all.push_back({static_cast<Cause>(row.cause), row.delivered_bytes});
-    return all;
+    return outcomes_of(all);
+  }
+  /// Either has a value: the outcomes of a batch that has ended by the limit and is forgotten, or
+  /// the number of one that goes on.
+  struct Waited {
+    std::optional<std::vector<Outcome>> outcomes;
+    std::optional<Batch> batch;
+  };
+  /// submit, wait, outcomes and forget in one call.
+  Result<Waited> submit_and_wait(const std::vector<Request>& requests, Limit limit,
+                                 const std::optional<Notification>& notification = std::nullopt) {
+    const std::vector<braid_transfer_request> all = rows(requests);
+    const braid_transfer_notification told = row(notification);
+    std::vector<braid_transfer_outcome> outcomes(all.size());
+    uint64_t batch = 0;
+    if (const Status failed = status_of(braid_transfer_submit_and_wait(
+            get(), all.data(), all.size(), notification ? &told : nullptr, us(limit),
+            outcomes.data(), &batch));
+        !failed.ok())
+      return failed;
+    if (batch != 0) return Waited{std::nullopt, static_cast<Batch>(batch)};
+    return Waited{outcomes_of(outcomes), std::nullopt};
   }
   Status cancel(Batch batch) { return status_of(braid_transfer_cancel(get(), number(batch))); }
   /// Forgets a batch that has ended.
@@ -357,6 +370,24 @@ class Transfer {
             static_cast<int>(request.operation),
             static_cast<int>(request.urgency),
             deadline_us(request.limit)};
+  }
+  static std::vector<braid_transfer_request> rows(const std::vector<Request>& requests) {
+    std::vector<braid_transfer_request> all;
+    all.reserve(requests.size());
+    for (const Request& each : requests) all.push_back(row(each));
+    return all;
+  }
+  static braid_transfer_notification row(const std::optional<Notification>& notification) {
+    if (!notification) return {};
+    return {number(notification->segment), notification->name.c_str(), notification->payload.data(),
+            notification->payload.size()};
+  }
+  static std::vector<Outcome> outcomes_of(const std::vector<braid_transfer_outcome>& outcomes) {
+    std::vector<Outcome> all;
+    all.reserve(outcomes.size());
+    for (const braid_transfer_outcome& each : outcomes)
+      all.push_back({static_cast<Cause>(each.cause), each.delivered_bytes});
+    return all;
   }
   static const char* pointer(const std::string& text) {
     return text.empty() ? nullptr : text.c_str();

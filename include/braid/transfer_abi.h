@@ -245,6 +245,13 @@ typedef struct braid_transfer_outcome {
 BRAID_API braid_status braid_transfer_outcomes(braid_transfer* transfer, uint64_t batch,
                                                size_t first, braid_transfer_outcome* outcomes,
                                                size_t capacity, size_t* count);
+/* submit, wait, outcomes and forget in one call, for short batches. If the batch has ended by the
+ * limit, *batch is 0, and `outcomes` has the `count` outcomes. If not, it goes on as after submit,
+ * with its number in *batch. An error of submit submits nothing. */
+BRAID_API braid_status braid_transfer_submit_and_wait(
+    braid_transfer* transfer, const braid_transfer_request* requests, size_t count,
+    const braid_transfer_notification* notification, uint64_t limit_us,
+    braid_transfer_outcome* outcomes, uint64_t* batch);
 /* Requests end as cancelled, once no byte of them can land any more; a request that is done stays
  * done. */
 BRAID_API braid_status braid_transfer_cancel(braid_transfer* transfer, uint64_t batch);

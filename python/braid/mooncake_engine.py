@@ -24,6 +24,8 @@ OPEN_LIMIT_S = 10
 EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
 # What a call logs. An argument of a wrong type raises TypeError, as it does in the wheel.
 REFUSED = (transfer.Error, ValueError)
+# The peer may have been restarted under its old name.
+LOST = {transfer.PEER_LOST, transfer.NO_SEGMENT}
 SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = False
 
 
@@ -231,7 +233,8 @@ class TransferEngine:
             del self._segments[name]
         self._engine.close_segment(segment)
 
-    def _submit(self, target, buffers, peers, lengths, opcode, notify=None):
+    def _requests(self, target, buffers, peers, lengths, opcode, notify):
+        """As `submit` takes them."""
         buffers, lengths = take.wholes("buffers", buffers), take.wholes("lengths", lengths)
         peers, opcode = take.wholes("peer_buffer_addresses", peers), take.whole("opcode", opcode, ctypes.c_int)
         if not len(buffers) == len(peers) == len(lengths):
@@ -240,10 +243,21 @@ class TransferEngine:
         if notify is not None:
             take.instance("notify", notify, TransferNotify)
             told = notify.name, str(notify.msg).encode(errors="replace")
-        segment = self._segment(target)
-        batch = self._engine.submit(segment, opcode, buffers, peers, lengths, told)
-        self._submitted[batch] = target, segment
+        return (self._segment(target), opcode, buffers, peers, lengths), told
+
+    def _submit(self, target, buffers, peers, lengths, opcode):
+        requests, told = self._requests(target, buffers, peers, lengths, opcode, None)
+        batch = self._engine.submit(*requests, told)
+        self._submitted[batch] = target, requests[0]
         return batch
+
+    def _run(self, target, buffers, peers, lengths, opcode, notify):
+        """The causes of its failures."""
+        requests, told = self._requests(target, buffers, peers, lengths, opcode, notify)
+        failed = set(self._engine.submit_and_wait(*requests, _limit_s(), told)) - {transfer.DONE}
+        if failed & LOST:
+            self._drop(target, requests[0])
+        return failed
 
     def _end(self, batch):
         """The causes of its failures; None: it was not done in time. The caller's memory is its own
@@ -257,7 +271,7 @@ class TransferEngine:
         failed = {cause for cause in self._engine.outcomes(batch) if cause != transfer.DONE}
         self._engine.forget(batch)
         submitted = self._submitted.pop(batch, None)
-        if submitted is not None and failed & {transfer.PEER_LOST, transfer.NO_SEGMENT}:
+        if submitted is not None and failed & LOST:
             self._drop(*submitted)
         return failed if is_in_time or not failed else None
 
@@ -265,14 +279,14 @@ class TransferEngine:
                             notify=None, transport_hint=""):
         try:
             for _ in range(2):
-                batch = self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify)
-                failed = self._end(batch)
-                if failed == set():
+                failed = self._run(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify)
+                if not failed:
                     return 0
-                if failed is None or not failed & {transfer.PEER_LOST, transfer.NO_SEGMENT}:
+                if not failed & LOST:
                     break
-            causes = ["not within the time limit"] if failed is None else map(transfer.cause_name, failed)
-            log.error("transfer with %s: %s", target_hostname, ", ".join(causes))
+            causes = map(transfer.cause_name, failed - {transfer.CANCELLED})
+            late = ["not within the time limit"] if transfer.CANCELLED in failed else []
+            log.error("transfer with %s: %s", target_hostname, ", ".join([*late, *causes]))
         except REFUSED as error:
             log.error("transfer with %s: %s", target_hostname, error)
         return -1

@@ -4,8 +4,12 @@ names the argument, before the library is called.
 
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
+import array
 import ctypes
+import itertools
 import os
+import struct
+import sys
 import threading
 import time
 import weakref
@@ -68,6 +72,46 @@ class Outcome(ctypes.Structure):
 class Notification(ctypes.Structure):
     _fields_ = [("segment", ctypes.c_uint64), ("name", ctypes.c_char_p),
                 ("payload", ctypes.c_char_p), ("payload_bytes", ctypes.c_size_t)]
+
+
+# Of a Request.
+ROW_WORDS = 6
+_OPERATION_AND_URGENCY = struct.Struct("=ii")
+
+
+def _rows(segment, operation, local, there, sizes, urgency, limit_us):
+    """Requests one behind the other, in words: an array of structures takes ten times as long to fill."""
+    segment, operation = take.whole("segment", segment), take.whole("operation", operation, ctypes.c_int)
+    both = _OPERATION_AND_URGENCY.pack(operation, take.whole("urgency", urgency, ctypes.c_int))
+    lists = {"local": local, "there": there, "sizes": sizes}
+    for name, each in lists.items():
+        if type(each) not in (list, tuple, array.array):
+            lists[name] = take.wholes(name, each)
+    local, there, sizes = lists.values()
+    if not len(local) == len(there) == len(sizes):
+        raise ValueError(f"the lists differ in length: local has {len(local)}, there {len(there)}, "
+                         f"sizes {len(sizes)}")
+    same = itertools.repeat
+    each = zip(same(segment), local, there, sizes, same(int.from_bytes(both, sys.byteorder)), same(limit_us))
+    try:
+        return array.array("Q", itertools.chain.from_iterable(each))
+    except (TypeError, OverflowError):
+        for name, values in lists.items():
+            take.wholes(name, values)  # says which it is
+        raise
+
+
+def _told_by(segment, notification):
+    return None if notification is None else (segment, *take.parts("notification", notification, "name, bytes"))
+
+
+def _notification(told):
+    if told is None:
+        return None
+    segment, name, payload = told
+    payload = take.data("the notification's bytes", payload)
+    return ctypes.byref(Notification(take.number("the notification's segment", segment),
+                                     take.text("the notification's name", name), payload, len(payload)))
 
 
 def _load():
@@ -261,32 +305,44 @@ class Transfer:
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
         """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
-        segment, operation = take.whole("segment", segment), take.whole("operation", operation, ctypes.c_int)
-        urgency, limit_us = take.whole("urgency", urgency, ctypes.c_int), take.deadline_us("limit_s", limit_s)
-        local, there, sizes = take.wholes("local", local), take.wholes("there", there), take.wholes("sizes", sizes)
-        if not len(local) == len(there) == len(sizes):
-            raise ValueError(f"the lists differ in length: local has {len(local)}, there {len(there)}, "
-                             f"sizes {len(sizes)}")
-        requests = (Request * len(sizes))()
-        for one, here, far, size in zip(requests, local, there, sizes):
-            one.segment, one.operation, one.urgency, one.limit_us = segment, operation, urgency, limit_us
-            one.local, one.address, one.size_bytes = here, far, size
-        told = None if notification is None else (segment, *take.parts("notification", notification, "name, bytes"))
-        return self._submit(requests, told)
+        rows = _rows(segment, operation, local, there, sizes, urgency, take.deadline_us("limit_s", limit_s))
+        return self._submit(rows.buffer_info()[0], len(rows) // ROW_WORDS, _told_by(segment, notification))
+
+    def submit_and_wait(self, segment, operation, local, there, sizes, limit_s, notification=None, urgency=BULK):
+        """The same, and the cause of each request's end. What has not ended by the limit is cancelled and waited for:
+        afterwards the memory is the caller's."""
+        limit_s = take.seconds("limit_s", limit_s)
+        end = time.monotonic() + limit_s
+        rows = _rows(segment, operation, local, there, sizes, urgency, 0)
+        count, batch = len(rows) // ROW_WORDS, ctypes.c_uint64()
+        outcomes = (Outcome * count)()
+        try:
+            self._call("submit_and_wait", ctypes.c_void_p(rows.buffer_info()[0]), ctypes.c_size_t(count),
+                       _notification(_told_by(segment, notification)), take.limit("limit_s", min(limit_s, TURN_S)),
+                       outcomes, ctypes.byref(batch))
+            if batch.value and not self.wait(batch.value, end - time.monotonic()):
+                self.cancel(batch.value)
+        finally:
+            causes = self._taken(batch.value) if batch.value else [row.cause for row in outcomes]
+        return causes
+
+    def _taken(self, batch):
+        """The causes of a batch that ends before long, which is forgotten."""
+        while not self.wait(batch, 60):
+            pass
+        causes = self.outcomes(batch)
+        self.forget(batch)
+        return causes
 
     def submit_requests(self, requests, notification=None):
         """To any segments: what `request` makes. `notification`: (segment, name, bytes)."""
         told = None if notification is None else take.parts("notification", notification, "segment, name, bytes")
-        return self._submit(take.instances("requests", requests, Request), told)
+        requests = take.instances("requests", requests, Request)
+        return self._submit(ctypes.addressof(requests), len(requests), told)
 
-    def _submit(self, requests, told):
-        batch, notification = ctypes.c_uint64(), None
-        if told is not None:
-            segment, name, payload = told
-            payload = take.data("the notification's bytes", payload)
-            notification = ctypes.byref(Notification(take.number("the notification's segment", segment),
-                                                     take.text("the notification's name", name), payload, len(payload)))
-        self._call("submit", requests, ctypes.c_size_t(len(requests)), notification, ctypes.byref(batch))
+    def _submit(self, rows, count, told):
+        batch = ctypes.c_uint64()
+        self._call("submit", ctypes.c_void_p(rows), ctypes.c_size_t(count), _notification(told), ctypes.byref(batch))
         return batch.value
 
     def wait(self, batch, limit_s):

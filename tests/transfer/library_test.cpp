@@ -77,6 +77,32 @@ TEST_P(TransferTest, ABatchOfAllSizesMovesEveryByteAndNoOther) {
   EXPECT_EQ(std::memcmp(me.memory.data() + kBytes, expected.data(), kBytes), 0);
 }
 
+TEST_P(TransferTest, ABatchInOneCall) {
+  Owner owner(arguments());
+  Initiator me(owner, options());
+  fill(me.memory, 1);
+  const auto ended = me.transfer.submit_and_wait({me.write(owner.addresses[Owner::kBoth], kBytes),
+                                                  me.write(owner.addresses[Owner::kRead], 64)},
+                                                 Initiator::kLimit);
+  ASSERT_TRUE(ended.ok() && ended.value().outcomes && !ended.value().batch);
+  ASSERT_EQ(ended.value().outcomes->size(), 2u);
+  EXPECT_EQ((*ended.value().outcomes)[0].cause, Cause::kDone);
+  EXPECT_EQ((*ended.value().outcomes)[0].delivered_bytes, kBytes);
+  EXPECT_EQ((*ended.value().outcomes)[1].cause, Cause::kNotAllowed);
+  EXPECT_EQ(owner.check(Owner::kBoth, 1, 0, kBytes), "right");
+
+  fill(me.memory, 2);
+  const std::vector<Transfer::Request> many(64, me.write(owner.addresses[Owner::kBoth], kBytes));
+  const auto late = me.transfer.submit_and_wait(many, 0s);
+  ASSERT_TRUE(late.ok() && late.value().batch && !late.value().outcomes) << "it goes on";
+  for (const auto& outcome : me.end(*late.value().batch)) EXPECT_EQ(outcome.cause, Cause::kDone);
+  EXPECT_EQ(owner.check(Owner::kBoth, 2, 0, kBytes), "right");
+
+  Transfer::Request wrong = me.read(owner.addresses[Owner::kBoth], 64);
+  wrong.operation = static_cast<Transfer::Operation>(7);
+  EXPECT_EQ(me.transfer.submit_and_wait({wrong}, 10s).status().code(), BRAID_ERROR_ARGUMENT);
+}
+
 TEST_P(TransferTest, TheOwnerDecidesAndEachBadRequestFailsAlone) {
   Owner owner(arguments());
   Initiator me(owner, options());

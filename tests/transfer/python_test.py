@@ -94,6 +94,35 @@ class Moves(unittest.TestCase):
         self.assertEqual((name, payload), ("name", b"\0payload"))
         self.assertEqual(sender, self.engine.name().rpartition("/")[2])
 
+    def test_a_batch_in_one_call(self):
+        data = self.random.randbytes(SIZE)
+        ctypes.memmove(self.here, data, SIZE)
+        halves = [self.here, self.here + SIZE // 2], [self.theirs[0], self.theirs[0] + SIZE // 2], [SIZE // 2] * 2
+        causes = self.engine.submit_and_wait(self.segments[0], transfer.WRITE, *halves, LIMIT_S, ("all", b"there"),
+                                             urgency=transfer.URGENT)
+        self.assertEqual(causes, [transfer.DONE] * 2)
+        self.assertEqual(ctypes.string_at(self.theirs[0], SIZE), data)
+        self.assertEqual(self.owners[0].next_notification(LIMIT_S)[:2], ("all", b"there"))
+        causes = self.engine.submit_and_wait(self.segments[0], transfer.READ, (self.here, self.here + 1),
+                                             iter([self.theirs[0], self.theirs[0] + SIZE - 1]), [1, 2], LIMIT_S)
+        self.assertEqual(causes, [transfer.DONE, transfer.OUTSIDE])
+        self.assertEqual(self.engine.submit_and_wait(self.segments[0], transfer.READ, [], [], [], LIMIT_S), [])
+        for wrong, error in (([-1], ValueError), ([None], TypeError), (["1"], TypeError), ([2**64], ValueError)):
+            with self.assertRaisesRegex(error, r"there\[0\]"):
+                self.engine.submit_and_wait(self.segments[0], transfer.READ, [self.here], wrong, [1], LIMIT_S)
+
+    def test_after_a_call_that_was_too_late_the_memory_is_the_callers(self):
+        self.engine.event_descriptor()  # from now on ended batches are told
+        many = [self.here] * 64, [self.theirs[0]] * 64, [SIZE] * 64
+        causes = self.engine.submit_and_wait(self.segments[0], transfer.WRITE, *many, 0)
+        self.assertIn(transfer.CANCELLED, causes)
+        self.assertLessEqual(set(causes), {transfer.DONE, transfer.CANCELLED})
+        written = ctypes.string_at(self.theirs[0], SIZE)
+        ctypes.memset(self.here, 0xa5, SIZE)
+        time.sleep(0.05)
+        self.assertEqual(ctypes.string_at(self.theirs[0], SIZE), written, "it is still written from there")
+        self.assertEqual(self.engine.take_ended(), [], "it is forgotten")
+
     def test_deadlines_and_cancelling(self):
         many = [self.here] * 64, [self.theirs[0]] * 64, [SIZE] * 64
         batch = self.engine.submit(self.segments[0], transfer.WRITE, *many, limit_s=1e-6)

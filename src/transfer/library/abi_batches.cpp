@@ -1,6 +1,7 @@
 // The C interface: segments, batches and notifications.
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "transfer/library/abi.h"
@@ -28,6 +29,34 @@ std::optional<NotificationRequest> notification_of(const braid_transfer_notifica
     wrong = Status::error("a notification has at most " + std::to_string(kNotificationBytesMax) +
                           " bytes with its name");
   return notification;
+}
+
+/// The batch's number.
+Result<uint64_t> submit(Service& service, std::span<const braid_transfer_request> requests,
+                        const braid_transfer_notification* notification) {
+  Status wrong;
+  auto told = notification_of(notification, wrong);
+  if (!wrong.ok()) return wrong;
+  std::vector<Request> all;
+  all.reserve(requests.size());
+  for (const braid_transfer_request& each : requests) {
+    if (const Status known = check_request(each); !known.ok()) return known;
+    all.push_back(request_of(each));
+  }
+  return service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); });
+}
+
+braid_transfer_outcome outcome_of(const RequestStatus& one) {
+  return {one.has_ended ? static_cast<int>(one.cause) : BRAID_TRANSFER_PENDING,
+          one.delivered_bytes};
+}
+
+/// Of a batch that has ended, which is forgotten.
+Status take_outcomes(Service& service, uint64_t batch, braid_transfer_outcome* outcomes) {
+  const auto all = service.outcomes(batch);
+  if (!all.ok()) return all.status();
+  std::transform(all.value().begin(), all.value().end(), outcomes, outcome_of);
+  return service.forget(batch);
 }
 
 }  // namespace
@@ -136,18 +165,28 @@ braid_status braid_transfer_submit(braid_transfer* transfer, const braid_transfe
       transfer,
       [&](Service& service) {
         if (requests == nullptr && count > 0) return report(BRAID_ERROR_ARGUMENT, kNullList);
-        Status wrong;
-        auto told = notification_of(notification, wrong);
-        if (!wrong.ok()) return report(wrong);
-        std::vector<Request> all;
-        all.reserve(count);
-        for (size_t i = 0; i < count; ++i) {
-          if (const Status known = check_request(requests[i]); !known.ok()) return report(known);
-          all.push_back(request_of(requests[i]));
-        }
-        return hand_out(
-            service.with([&](Engine& engine) { return engine.submit(all, std::move(told)); }),
-            batch);
+        return hand_out(submit(service, {requests, count}, notification), batch);
+      },
+      batch);
+}
+
+braid_status braid_transfer_submit_and_wait(braid_transfer* transfer,
+                                            const braid_transfer_request* requests, size_t count,
+                                            const braid_transfer_notification* notification,
+                                            uint64_t limit_us, braid_transfer_outcome* outcomes,
+                                            uint64_t* batch) {
+  return guarded(
+      transfer,
+      [&](Service& service) {
+        *batch = 0;
+        if ((requests == nullptr || outcomes == nullptr) && count > 0)
+          return report(BRAID_ERROR_ARGUMENT, kNullList);
+        const auto submitted = submit(service, {requests, count}, notification);
+        if (!submitted.ok()) return report(submitted.status());
+        *batch = submitted.value();
+        const Result<bool> has_ended = service.wait_for_batch(*batch, limit_us);
+        if (!has_ended.ok() || !has_ended.value()) return report(has_ended.status());
+        return report(take_outcomes(service, std::exchange(*batch, 0), outcomes));
       },
       batch);
 }
@@ -173,11 +212,8 @@ braid_status braid_transfer_outcomes(braid_transfer* transfer, uint64_t batch, s
     if (!all.ok()) return report(all.status());
     const size_t requests = all.value().size();
     if (count != nullptr) *count = requests;
-    for (size_t i = first; i < requests && i - first < capacity; ++i) {
-      const RequestStatus& one = all.value()[i];
-      outcomes[i - first] = {one.has_ended ? static_cast<int>(one.cause) : BRAID_TRANSFER_PENDING,
-                             one.delivered_bytes};
-    }
+    for (size_t i = first; i < requests && i - first < capacity; ++i)
+      outcomes[i - first] = outcome_of(all.value()[i]);
     return BRAID_OK;
   });
 }
