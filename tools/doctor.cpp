@@ -85,7 +85,7 @@ Finding check_driver(const cuda::Driver& driver, Gpus& gpus) {
       gpus.all > gpus.own ? fmt::format(" and {} lent", gpus.all - gpus.own) : "", name));
 }
 
-Finding check_peers(const cuda::Driver& driver, Gpus gpus) {
+Finding check_peers(const cuda::Driver& driver, const Options& options, Gpus gpus) {
   std::vector<CUdevice> devices(gpus.all);
   for (int gpu = 0; gpu < gpus.all; ++gpu) driver.cuDeviceGet(&devices[gpu], gpu);
   std::string text;
@@ -99,11 +99,15 @@ Finding check_peers(const cuda::Driver& driver, Gpus gpus) {
     text += fmt::format("{}GPU {}: {}", kNextLine, target,
                         relays.empty() ? "no relay" : "relays " + relays);
   }
+  const auto relays = multipath::RelayTopology::find(driver, options);
+  const std::string reserved = relays.ok() ? relays.value().reserved() : "";
+  if (!reserved.empty()) text += kNextLine + reserved;
   const std::string summary = fmt::format("{} of {} GPUs have relays", helped, gpus.own);
   if (helped > 0) return good(summary + text);
-  return bad(summary,
-             "braid needs two GPUs that reach each other with native atomics (NVLink); without "
-             "them it stages pageable memory only");
+  return bad(summary, !reserved.empty()
+                          ? reserved
+                          : "braid needs two GPUs that reach each other with native atomics "
+                            "(NVLink); without them it stages pageable memory only");
 }
 
 // That help one GPU, of those that the options allow.
@@ -279,8 +283,10 @@ int doctor(const DoctorRequest& request) {
   if (has_driver && server.empty() && !cuda::pull_kernels_are_built())
     report("kernels", bad("this build of braid has none for GPUs: nvcc was not there",
                           "Build it where nvcc is: make build"));
-  const bool has_peers = has_driver && report("peers", check_peers(driver.value(), gpus));
   const auto options = read_options();
+  const bool has_peers =
+      has_driver && report("peers", check_peers(driver.value(),
+                                                options.ok() ? options.value() : Options{}, gpus));
   if (!options.ok()) report("options", bad(options.status().message(), "docs/options.md"));
   if (has_peers && options.ok()) {
     const auto costs = multipath::load_costs(driver.value(), options.value());

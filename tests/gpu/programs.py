@@ -89,8 +89,8 @@ CASES = [
     Case("huge", arguments=(str((4 << 30) + 17),), gpu_only=True, timeout_s=300),
     Case("captures"),
     *(Case(f"held.{how}", "held", arguments=(how, SIZE), only_prints=True, movers=tuple(MOVERS),
-           least_accelerated=SIZES["emulated"], gpu_only=how not in ("free", "unregister"))
-      for how in ("free", "unregister", "library", "module", "wait", "spin")),
+           least_accelerated=SIZES["emulated"], gpu_only=how not in ("free", "unregister", "successor"))
+      for how in ("free", "unregister", "library", "module", "successor", "wait", "spin")),
     # A kernel of braid's would find no room.
     Case("held.persistent", "held", arguments=("persistent", SIZE), only_prints=True, gpu_only=True,
          movers=("copy-engine", "auto"), least_accelerated=SIZES["emulated"]),

@@ -99,6 +99,17 @@ TEST(Doctor, GoesByTheUsersOptionsAndEnvironment) {
       << one.output;
 }
 
+TEST(Doctor, NamesGpusThatAreKeptForOthers) {
+  const Words doctor{BRAID_COMMAND, "doctor", "--server", "h20x8"};
+  const ChildResult one = run_child(doctor, {{"EMULATED_COMPUTE_MODES", "0,3"}});
+  EXPECT_NE(one.output.find("GPU 1 is in exclusive-process mode, and so does not relay"),
+            std::string::npos)
+      << one.output << one.errors;
+  const ChildResult all = run_child(doctor, {{"EMULATED_COMPUTE_MODES", "3,3,3,3,3,3,3,3"}});
+  EXPECT_EQ(all.exit_code, 1) << all.output;
+  EXPECT_NE(all.output.find("`nvidia-smi -c DEFAULT` lets it"), std::string::npos) << all.output;
+}
+
 TEST(Doctor, JudgesLentGpusAsTheProgramGetsThem) {
   const Words doctor{BRAID_COMMAND, "doctor", "--server", "h20x8"};
   const Environment two{{"CUDA_VISIBLE_DEVICES", "3,5"}};

@@ -6,6 +6,8 @@
 //       Copies of another stream and of another GPU go on, and end before the release.
 //   held persistent SIZE_BYTES
 //       A kernel fills every SM of the GPU until a copy has brought a word.
+//   held successor SIZE_BYTES
+//       The held stream is destroyed, and the next one gets its handle. That one's copies end.
 //   held wait|spin SIZE_BYTES
 //       200 copies behind a held stream, as nvbandwidth has them.
 // A hang ends with exit code 9 and a name.
@@ -195,6 +197,26 @@ void persistent(size_t size_bytes) {
   check_device(device, size_bytes, pattern, "the copy that a kernel waited for");
 }
 
+void successor(CUcontext context, size_t size_bytes) {
+  step("preparing", 120'000);
+  volatile uint32_t* gate = new_gate();
+  const Trips held(context, size_bytes, 40);
+  MUST(cuCtxSynchronize());
+  step("enqueueing behind the hold");
+  hold_by_value(held.stream(), gate);
+  held.enqueue();
+  MUST(cuStreamDestroy(held.stream()));
+  const Trips next(context, size_bytes, 41);
+  step("enqueueing on the next stream");
+  next.enqueue();
+  wait_until_done(next.end(), "copies of the next stream");
+  held.expect_nothing_yet("behind the hold");
+  store(gate, 1);
+  wait_until_done(held.end(), "copies of a stream that was destroyed");
+  held.check("copies of a stream that was destroyed");
+  next.check("copies of the next stream");
+}
+
 void many(bool is_kernel, size_t size_bytes) {
   step("preparing", 120'000);
   if (is_kernel) prepare_gate();
@@ -226,13 +248,16 @@ void many(bool is_kernel, size_t size_bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  require(argc == 3, "usage: held free|unregister|library|module|persistent|wait|spin SIZE_BYTES");
+  require(argc == 3,
+          "usage: held free|unregister|library|module|persistent|successor|wait|spin SIZE_BYTES");
   const std::string how = argv[1];
   const size_t size_bytes = size_argument(argc - 1, argv + 1);
   step("the beginning", 120'000);
   const std::vector<CUcontext> contexts = use_gpus(2);
   if (how == "persistent")
     persistent(size_bytes);
+  else if (how == "successor")
+    successor(contexts[0], size_bytes);
   else if (how == "wait" || how == "spin")
     many(how == "spin", size_bytes);
   else
