@@ -60,16 +60,6 @@ void Engine::forget(CUcontext context, ContextRegistry::End how) {
   registry_.forget(context, how);
 }
 
-GpuSet Engine::grant(CUmemoryPool pool, int gpu) {
-  const GpuSet relays = relays_to_grant(gpu);
-  return relays != 0 && grant_to(relays, pool) ? relays : 0;
-}
-
-GpuSet Engine::grant(CUdeviceptr address, size_t size_bytes) {
-  const GpuSet relays = relays_to_grant(address, size_bytes);
-  return relays != 0 && grant_to(relays, address, size_bytes) ? relays : 0;
-}
-
 GpuSet Engine::relays_to_grant(CUdeviceptr address, size_t size_bytes) {
   if (!may_relay()) return 0;
   const int gpu = gpu_of_mappings(driver_, address, size_bytes);
@@ -99,10 +89,11 @@ std::vector<std::pair<CUmemoryPool, int>> Engine::default_pools() {
   return pools;
 }
 
-std::vector<std::pair<CUmemoryPool, GpuSet>> Engine::grant_default_pools() {
-  std::vector<std::pair<CUmemoryPool, GpuSet>> granted;
+size_t Engine::grant_default_pools() {
+  size_t granted = 0;
   for (const auto& [pool, gpu] : default_pools())
-    if (const GpuSet gpus = grant(pool, gpu)) granted.emplace_back(pool, gpus);
+    if (const GpuSet relays = relays_to_grant(gpu); relays != 0)
+      granted += grant_to(relays, pool) ? 1 : 0;
   return granted;
 }
 

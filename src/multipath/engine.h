@@ -97,22 +97,18 @@ class Engine {
   /// forget_context, but braid also releases the context, so that it ends with the owner's release.
   void release_context(CUcontext context) { forget(context, ContextRegistry::End::kReleased); }
 
-  /// Lets the relays of the memory's GPU read and write the memory, so that its copies take every
-  /// path. Call it when the program makes a pool, or maps a range for a GPU of its own. Returns the
-  /// GPUs that have access now; if none was granted, copies take the permitted paths. Do not call
-  /// it on a copy's path: the driver may take its time.
-  GpuSet grant(CUmemoryPool pool, int gpu);
-  GpuSet grant(CUdeviceptr address, size_t size_bytes);
-  /// The same in two steps, for a caller that notes what is granted before it is: the GPUs that
-  /// would get access, and access for them. True: they have it.
+  /// The relays that should read and write memory of this GPU, or this range, so that its copies
+  /// take every path. Ask when the program makes a pool, or maps a range for a GPU of its own.
   GpuSet relays_to_grant(int gpu) { return registry_.open_relays_of(gpu); }
   GpuSet relays_to_grant(CUdeviceptr address, size_t size_bytes);
+  /// Gives them access. False: they have none, and copies take the permitted paths. Do not call it
+  /// on a copy's path: the driver may take its time.
   bool grant_to(GpuSet relays, CUmemoryPool pool);
   bool grant_to(GpuSet relays, CUdeviceptr address, size_t size_bytes);
   /// The pools that the driver makes itself, each with its GPU.
   std::vector<std::pair<CUmemoryPool, int>> default_pools();
-  /// Grants access to them.
-  std::vector<std::pair<CUmemoryPool, GpuSet>> grant_default_pools();
+  /// Gives the relays of its GPU access to each of them. Returns how many have it now.
+  size_t grant_default_pools();
 
   /// Call it when the program is short of memory on a GPU: the relay there frees its buffers if it
   /// is idle. Returns the number of bytes. Does not wait.

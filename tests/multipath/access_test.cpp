@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 
+#include "multipath/granting.h"
 #include "multipath/memory_fixture.h"
 
 namespace braid::multipath {
@@ -98,7 +99,7 @@ TEST_F(AccessTest, HostMemoryThatIsMappedForOneGpuStaysNative) {
 TEST_F(AccessTest, AGrantedRangeTakesThePathsOfPlainMemory) {
   const CUdeviceptr range = reserve(kSize);
   map(range, kSize, {access_by(0)});
-  EXPECT_EQ(std::popcount(engine_->grant(range, kSize)), gpus() - 1);
+  EXPECT_EQ(std::popcount(grant(*engine_, range, kSize)), gpus() - 1);
   expect_every_path(round_trip(range));
 }
 
@@ -135,7 +136,7 @@ TEST_F(AccessTest, WhatItsOwnGpuMayNotTouchIsLeftToTheDriver) {
   EXPECT_EQ(submit(range + kSize / 4), "not_linear");
   EXPECT_EQ(submit(range + kSize / 2), "accelerated");
   EXPECT_EQ(submit(range + 3 * kSize / 4), "not_linear") << "nothing is mapped behind";
-  EXPECT_EQ(engine_->grant(range, kSize), 0u);
+  EXPECT_EQ(grant(*engine_, range, kSize), 0u);
   synchronize(stream_);
 }
 
@@ -145,7 +146,7 @@ TEST_F(AccessTest, MemoryMayGoAndComeBackBetweenCopies) {
   for (int round = 0; round < 3; ++round) {
     map(range, kSize, {access_by(0)});
     expect_direct(round_trip(range));
-    ASSERT_NE(engine_->grant(range, kSize), 0u);
+    ASSERT_NE(grant(*engine_, range, kSize), 0u);
     const RoundTrip trip = round_trip(range);
     EXPECT_EQ(trip.up + " " + trip.down, "accelerated accelerated");
     EXPECT_TRUE(trip.is_intact);
@@ -159,7 +160,7 @@ TEST_F(AccessTest, ATensorMayCrossManyMappings) {
   for (uint64_t at = 0; at < kSize; at += kGranuleBytes) {
     map(range + at, kGranuleBytes, {access_by(0)});
     if (at != 0) {
-      EXPECT_NE(engine_->grant(range + at, kGranuleBytes), 0u);
+      EXPECT_NE(grant(*engine_, range + at, kGranuleBytes), 0u);
     }
   }
   expect_direct(
@@ -174,14 +175,14 @@ TEST_F(AccessTest, APoolIsItsOwnGpusUntilItIsGranted) {
   const CUmemoryPool pool = new_pool();
   const CUdeviceptr memory = allocate(pool, kSize, stream_);
   expect_direct(round_trip(memory));
-  EXPECT_EQ(std::popcount(engine_->grant(pool, 0)), gpus() - 1);
+  EXPECT_EQ(std::popcount(grant(*engine_, pool, 0)), gpus() - 1);
   expect_every_path(round_trip(memory));
   free(memory, stream_);
   synchronize(stream_);
 }
 
 TEST_F(AccessTest, TheDriversOwnPoolsCanBeGranted) {
-  EXPECT_EQ(engine_->grant_default_pools().size(), static_cast<size_t>(gpus()));
+  EXPECT_EQ(engine_->grant_default_pools(), static_cast<size_t>(gpus()));
   CUdeviceptr memory = 0;
   cuMemAllocAsync_(&memory, kSize, stream_);
   expect_every_path(round_trip(memory));
@@ -203,7 +204,7 @@ TEST_P(FreedBehindTest, PoolMemoryMayBeFreedBehindItsCopy) {
   engine_ = nullptr;
   engine_ = open_engine(options);
   const CUmemoryPool pool = new_pool();
-  engine_->grant(pool, 0);
+  grant(*engine_, pool, 0);
   HostBuffer first(driver(), kSize), second(driver(), kSize);
   first.fill_random(31);
   second.fill_random(32);
@@ -262,9 +263,9 @@ TEST_F(AccessTest, WithoutRelaysNothingIsGranted) {
   auto alone = open_engine(options);
   const CUdeviceptr range = reserve(kSize);
   map(range, kSize, {access_by(0)});
-  EXPECT_EQ(alone->grant(range, kSize), 0u);
-  EXPECT_EQ(alone->grant(new_pool(), 0), 0u);
-  EXPECT_TRUE(alone->grant_default_pools().empty());
+  EXPECT_EQ(grant(*alone, range, kSize), 0u);
+  EXPECT_EQ(grant(*alone, new_pool(), 0), 0u);
+  EXPECT_EQ(alone->grant_default_pools(), 0u);
   expect_direct(round_trip(range));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "multipath/granting.h"
 #include "multipath/memory_fixture.h"
 
 namespace braid::multipath {
@@ -76,7 +77,7 @@ class LifetimeTest : public test::MemoryTest {
     HostBuffer host(driver(), kSize);
     const CUdeviceptr range = reserve(kSize);
     map(range, kSize, {access_by(0)});
-    ASSERT_NE(engine_->grant(range, kSize), 0u);
+    ASSERT_NE(grant(*engine_, range, kSize), 0u);
     transfer(host.data(), range, segment_bytes, direction);
     unmap(range);
     let_the_late_kernel_run();
@@ -100,7 +101,7 @@ TEST_F(LifetimeTest, ARangeMayBeUnmappedBehindABatch) {
 TEST_F(LifetimeTest, PoolMemoryMayBeFreedBehindACopy) {
   HostBuffer host(driver(), kSize);
   const CUmemoryPool pool = new_pool();
-  ASSERT_NE(engine_->grant(pool, 0), 0u);
+  ASSERT_NE(grant(*engine_, pool, 0), 0u);
   const CUdeviceptr memory = allocate(pool, kSize, stream_);
   transfer(host.data(), memory, kSize, Direction::kHostToDevice);
   free(memory, stream_);

@@ -18,13 +18,19 @@
 
 namespace braid::transfer::test {
 
-/// Files are read and written at once, when it is stepped.
+/// Files are read and written at once, when it is stepped, or all refused.
 class JobsAtOnce final : public FileJobs {
  public:
+  explicit JobsAtOnce(Cause refusal = Cause::kNone) : refusal_(refusal) {}
+
   void start(FileJob job) override { jobs_.push_back(std::move(job)); }
   bool step() override {
     const std::vector<FileJob> jobs = std::exchange(jobs_, {});
     for (const FileJob& job : jobs) {
+      if (refusal_ != Cause::kNone) {
+        job.ended(refusal_);
+        continue;
+      }
       const auto at = static_cast<off_t>(job.position);
       const int file = job.file->cached.get();
       const ssize_t moved = job.is_write ? pwrite(file, job.memory.data(), job.memory.size(), at)
@@ -39,6 +45,7 @@ class JobsAtOnce final : public FileJobs {
   size_t under_way() const override { return jobs_.size(); }
 
  private:
+  const Cause refusal_;
   std::vector<FileJob> jobs_;
 };
 

@@ -173,27 +173,11 @@ TEST_F(TransferVersions, ARailThatAnswersInAnotherVersionIsOne) {
   net.stop();
 }
 
-class NoSpace final : public FileJobs {
- public:
-  void start(FileJob job) override { jobs_.push_back(std::move(job)); }
-  bool step() override {
-    const std::vector<FileJob> jobs = std::exchange(jobs_, {});
-    for (const FileJob& job : jobs) job.ended(Cause::kNoSpace);
-    return !jobs.empty();
-  }
-  int descriptor() const override { return -1; }
-  bool arm() override { return jobs_.empty(); }
-  size_t under_way() const override { return jobs_.size(); }
-
- private:
-  std::vector<FileJob> jobs_;
-};
-
 /// A process of that version, which writes a file of an owner whose storage is full.
 class Writer {
  public:
   Writer(RailNet& net, uint16_t version) : net_(net) {
-    owner_.owned.jobs = std::make_unique<NoSpace>();
+    owner_.owned.jobs = std::make_unique<JobsAtOnce>(Cause::kNoSpace);
     EXPECT_TRUE(owner_.owned.exports.add("out", testing::TempDir(), kMayWrite).ok());
     fabric::EngineOptions options;
     options.engine = 100 + version;

@@ -79,10 +79,7 @@ void Postings::abandon(uint32_t peer) {
   for (Posting& posting : all_) {
     if (posting.event != Event::kPosted || posting.peer != peer) continue;
     const Stage stage = posting.stage;
-    if (stage == Stage::kUnderWay || stage == Stage::kSent) {
-      tell({Event::kPosted, false, 0, 0, posting.context});
-      peers_.ended(peer);
-    }
+    if (stage == Stage::kUnderWay || stage == Stage::kSent) tell_end(posting, false);
     if (stage == Stage::kSent || stage == Stage::kTold) recycle(posting);
     if (stage != Stage::kUnderWay) continue;
     posting.stage = Stage::kAbandoned;
