@@ -231,6 +231,7 @@ constexpr const char* kOtherVariables[] = {
     "BRAID_LEND",
     "BRAID_STARTED",
     // of the fabric, and of transfers
+    "BRAID_FABRIC_ENDPOINTS",
     "BRAID_FABRIC_NICS",
     "BRAID_FABRIC_SECRET_FILE",
     "BRAID_TRANSFER_STORE",

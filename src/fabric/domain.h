@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -76,6 +77,7 @@ struct Traits {
   size_t segments_max = 1;
   /// Small writes of one `post_writes`: on some wires they cost less together.
   size_t batched_writes_max = 1;
+  size_t endpoints = 1;  ///< see endpoints.h
 };
 
 /// Bytes that are contiguous at both ends.
@@ -136,6 +138,10 @@ class Domain {
 
   /// Makes a peer known, without waiting for it. If the peer does not exist, postings to it fail.
   virtual Result<uint32_t> connect(Bytes address) = 0;
+  /// A domain of several endpoints (endpoints.h) connects each of the others to one of `further`.
+  virtual Result<uint32_t> connect_all(Bytes address, std::span<const Bytes> /*further*/) {
+    return connect(address);
+  }
   virtual void disconnect(uint32_t peer) = 0;
   /// For a peer that is not disconnected yet, and is written to no more. Postings under way to it
   /// fail before long, if nobody can read their sources then. On some wires they stay under way
@@ -146,9 +152,17 @@ class Domain {
   /// peer's postings there: see Traits::closing_fences. Doors carry writes, and no messages.
   virtual Result<uint32_t> open_door() = 0;
   virtual Bytes door_address(uint32_t door) const = 0;
+  /// Of the same door at the domain's other endpoints, if it has several.
+  virtual std::vector<Bytes> further_door_addresses(uint32_t /*door*/) const { return {}; }
   /// Memory that peers write through this door alone: a write with its key that comes by another
   /// door is refused (Traits::door_keys). Other regions are reached through every door.
   virtual Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) = 0;
+  /// Memory that peers write, by the name that another domain of this process has for it. No door:
+  /// through every door. For wires on which the domain chooses the keys.
+  virtual Result<uint32_t> add_twin_region(std::optional<uint32_t> /*door*/,
+                                           MutableBytes /*memory*/, const RemoteRange& /*twin*/) {
+    return Status::error(traits().provider + " chooses the keys of memory itself");
+  }
   /// Begins to close it, and `poll` continues that. Once `drain_door` is kOver, nothing that was
   /// posted to the door lands any more. The caller keeps the memory of its regions until then.
   virtual void close_door(uint32_t door) = 0;

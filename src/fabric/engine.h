@@ -319,6 +319,7 @@ class Engine final : private Worker::Listener {
   Status check_peer(const Address& address) const;
   Status open_doors(Peer& peer);
   Status connect_messages(Peer& peer);
+  Doors doors_for(const Peer& peer);
   Status connect_doors(Peer& peer, const Doors& doors);
   void close_doors(uint64_t id);
   void connected(uint64_t id);

@@ -208,11 +208,7 @@ void Engine::handle_hello(const Message& message, const Hello& hello) {
   peer.their_session = message.session.from;
   arrived(*id, hello);
   if (peer.state == PeerState::kFailed) return;
-  Welcome welcome{options_.credits, {}, {}};
-  for (size_t i = 0; i < peer.doors.size(); ++i) {
-    const Bytes door = worker_.rail(i).door_address(peer.doors[i]);
-    welcome.doors.emplace_back(door.begin(), door.end());
-  }
+  Welcome welcome{options_.credits, doors_for(peer), {}};
   if (options_.processes != nullptr) welcome.origin = options_.processes->self();
   tell(*id, std::move(welcome));
   if (peer.version < 2 && peer.state == PeerState::kConnecting) connected(*id);
@@ -286,6 +282,7 @@ void Engine::handle_from(uint64_t peer, const Credit& credit) {
 void Engine::handle_from(uint64_t peer, const Goodbye& goodbye) {
   fail_peer(peer,
             goodbye.why == Goodbye::Why::kSilence ? PeerFailure::kGaveUs : PeerFailure::kLeft);
+  if (goodbye.awaits_answer && find_live(peer) != nullptr) tell(peer, Goodbye{});
   add_deadline(now_ns_ + options_.shut_ns, Due::kShut, peer);
 }
 

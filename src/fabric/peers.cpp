@@ -53,11 +53,7 @@ Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
   peer_of_engine_[address.engine] = added.value();
   add_deadline(deadline_ns, Due::kPeer, added.value());
   const Peer& peer = *peers_.find(added.value());
-  Hello hello{address_, options_.credits, {}, {}};
-  for (size_t i = 0; i < peer.doors.size(); ++i) {
-    const Bytes door = worker_.rail(i).door_address(peer.doors[i]);
-    hello.doors.emplace_back(door.begin(), door.end());
-  }
+  Hello hello{address_, options_.credits, doors_for(peer), {}};
   if (options_.processes != nullptr) hello.origin = options_.processes->self();
   tell(added.value(), std::move(hello));
   return added;
@@ -105,19 +101,6 @@ Result<uint64_t> Engine::add_peer(const Address& address) {
   return id;
 }
 
-Status Engine::open_doors(Peer& peer) {
-  if (!closing_fences_ || peer.version < 2) return {};
-  for (size_t i = 0; i < worker_.rail_count(); ++i) {
-    const Result<uint32_t> door = worker_.rail(i).open_door();
-    if (!door.ok()) {
-      for (size_t j = 0; j < i; ++j) worker_.rail(j).close_door(peer.doors[j]);
-      return door.status();
-    }
-    peer.doors.push_back(door.value());
-  }
-  return {};
-}
-
 /// Until the peer's doors are known, its routes lead to the address for messages.
 Status Engine::connect_messages(Peer& peer) {
   for (size_t i = 0; i < worker_.rail_count(); ++i) {
@@ -130,15 +113,6 @@ Status Engine::connect_messages(Peer& peer) {
     Route& route = peer.routes.emplace_back();
     route.peer = connected.value();
     route.health.is_retired_here = retired_[i];
-  }
-  return {};
-}
-
-Status Engine::connect_doors(Peer& peer, const Doors& doors) {
-  for (size_t i = 0; i < doors.size(); ++i) {
-    const Result<uint32_t> connected = worker_.rail(i).connect(doors[i]);
-    if (!connected.ok()) return connected.status();
-    peer.routes[i].peer = connected.value();
   }
   return {};
 }
@@ -243,18 +217,6 @@ void Engine::fail_peer(uint64_t id, PeerFailure why) {
 
 void Engine::stop_writes(Peer& peer) { worker_.stop_all(peer.routes, Failure::kDisconnected); }
 
-/// The grants to the peer are fenced once all that has come already is read.
-void Engine::close_doors(uint64_t id) {
-  Peer& peer = *peers_.find(id);
-  const std::vector<uint32_t> doors = std::exchange(peer.doors, {});
-  for (size_t i = 0; i < doors.size(); ++i) worker_.rail(i).close_door(doors[i]);
-  for (auto& [number, grant] : grants_) {
-    if (doors.empty() || grant.peer != id || grant.fence == Fence::kFenced) continue;
-    grant.doors = doors;
-    close_grant(number, grant, false);
-  }
-}
-
 Status Engine::disconnect(uint64_t id, bool is_broken) {
   Peer* peer = find_live(id);
   if (peer == nullptr) return no_such_peer();
@@ -307,7 +269,8 @@ void Engine::tell_goodbye(uint64_t id) {
   const Peer& peer = *peers_.find(id);
   const bool is_silent = peer.failure == PeerFailure::kSilent;
   tell(id, (message_rail(peer) + peer.goodbyes_failed) % mailboxes_.size(),
-       Goodbye{is_silent ? Goodbye::Why::kSilence : Goodbye::Why::kLeaves});
+       Goodbye{is_silent ? Goodbye::Why::kSilence : Goodbye::Why::kLeaves,
+               has_writes_under_way(peer)});
 }
 
 /// What breaks a connection fails the goodbye too, and the next connection may take it. A peer that

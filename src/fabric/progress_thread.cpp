@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -97,6 +98,10 @@ class ThreadedDomain final : public Domain {
   Bytes door_address(uint32_t door) const override { return door_addresses_.at(door); }
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override {
     return between_looks([&] { return wire_->add_door_region(door, memory); });
+  }
+  Result<uint32_t> add_twin_region(std::optional<uint32_t> door, MutableBytes memory,
+                                   const RemoteRange& twin) override {
+    return between_looks([&] { return wire_->add_twin_region(door, memory, twin); });
   }
   void close_door(uint32_t door) override {
     between_looks([&] { wire_->close_door(door); });

@@ -34,7 +34,8 @@ std::vector<RouteStatistics> Engine::routes() const {
 std::vector<RailStatistics> Engine::rails() const {
   std::vector<RailStatistics> all;
   for (size_t rail = 0; rail < retired_.size(); ++rail)
-    all.push_back({address_.rails[rail].provider, retired_[rail], worker_.immediates(rail)});
+    all.push_back({address_.rails[rail].provider, retired_[rail], worker_.immediates(rail),
+                   worker_.rail(rail).traits().endpoints});
   return all;
 }
 

@@ -28,6 +28,7 @@ struct RailStatistics {
   std::string provider;
   bool is_retired = false;
   uint64_t immediates = 0;  ///< arrived from all peers: they carry no sender
+  uint64_t endpoints = 1;   ///< that carry large writes together
 };
 
 struct PeerStatistics {

@@ -85,7 +85,12 @@ template <typename Archive, typename Body>
 void arrival_fields(Archive& archive, Body& body) {
   archive.number(body.credits);
   if (archive.version() < 2) return;
-  archive.list(body.doors, kRailsMax, [&](auto& door) { archive.bytes(door, kAddressBytesMax); });
+  archive.list(body.doors, kRailsMax, [&](auto& door) {
+    archive.bytes(door.first, kAddressBytesMax);
+    if (archive.version() < 3) return;
+    archive.list(door.further, kEndpointsMax - 1,
+                 [&](auto& address) { archive.bytes(address, kAddressBytesMax); });
+  });
   origin_fields(archive, body.origin);
 }
 
@@ -119,7 +124,10 @@ void body_fields(Archive& archive, Body& body) {
     archive.number(body.grant);
   if constexpr (std::is_same_v<Plain, Revoke>) archive.number(body.oldest_live);
   if constexpr (std::is_same_v<Plain, Revoked>) archive.number(body.is_clean);
-  if constexpr (std::is_same_v<Plain, Goodbye>) archive.number(body.why);
+  if constexpr (std::is_same_v<Plain, Goodbye>) {
+    archive.number(body.why);
+    if (archive.version() >= 3) archive.number(body.awaits_answer);
+  }
   if constexpr (std::is_same_v<Plain, RailsRetired>) {
     archive.number(body.rails);
     archive.number(body.change);

@@ -6,7 +6,8 @@
 //
 // Versions: a reader takes every version from kVersionOldest to kVersion. A writer writes the
 // version of its peer's first bytes, if that is older. So a newer engine can connect to an older
-// one. Version 1 had no seals, sessions, doors, beats, goodbyes and retired rails.
+// one. Version 1 had no seals, sessions, doors, beats, goodbyes and retired rails; version 2 had
+// one endpoint a rail, and goodbyes without an answer.
 #pragma once
 
 #include <array>
@@ -18,12 +19,13 @@
 
 #include "base/status.h"
 #include "fabric/domain.h"
+#include "fabric/endpoints.h"
 #include "fabric/policy/slicing.h"
 #include "fabric/seal.h"
 
 namespace braid::fabric {
 
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;
 inline constexpr uint16_t kVersionOldest = 1;
 inline constexpr size_t kRailsMax = 16;
 inline constexpr size_t kProviderBytesMax = 32;
@@ -60,8 +62,13 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-/// The doors for one peer, by rail: Domain::door_address.
-using Doors = std::vector<std::vector<std::byte>>;
+/// The door for one peer on one rail.
+struct DoorAddress {
+  std::vector<std::byte> first;                 ///< Domain::door_address
+  std::vector<std::vector<std::byte>> further;  ///< at the rail's other endpoints; from version 3
+  bool operator==(const DoorAddress&) const = default;
+};
+using Doors = std::vector<DoorAddress>;  ///< by rail
 
 /// The permission to write into some memory of `owner`, for `writer` alone.
 struct Descriptor {
@@ -121,6 +128,9 @@ struct Beat {
 struct Goodbye {
   enum class Why : uint8_t { kLeaves, kSilence };
   Why why = Why::kLeaves;
+  /// Writes of the sender's have not ended. It waits for a goodbye in answer: then the receiver has
+  /// shut its doors. From version 3.
+  bool awaits_answer = false;
   bool operator==(const Goodbye&) const = default;
 };
 

@@ -106,6 +106,7 @@ class Worker {
 
   size_t rail_count() const { return rails_.size(); }
   Domain& rail(size_t index) { return *rails_[index].domain; }
+  const Domain& rail(size_t index) const { return *rails_[index].domain; }
   /// How many immediates have arrived over this rail.
   uint64_t immediates(size_t rail) const { return rails_[rail].immediates; }
 

@@ -34,6 +34,7 @@ struct Case {
   int64_t bytes_of_visit;  // that may stay; those of libfabric 1.17 are named below
   const char* last;        // how the last engine of a process goes
   bool is_mapped = false;  // the host's memory, by the visitors
+  const char* endpoints = "1";
 };
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 
@@ -41,13 +42,16 @@ void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 // loses the name of each endpoint, 280 bytes, and keeps a mapping and a place in its table for each
 // peer until the domain is closed (quirks_shm.cpp). A process that ends may hold a lock of its
 // (docs/fabric.md).
-constexpr Case kCases[] = {{"tcp", "tcp;ofi_rxm", false, 1 << 30, 100, "ends"},
-                           {"net", "net", false, 1 << 30, 3200, "ends"},
-                           {"shm", "shm", false, 40, 1300, "leaves"},
-                           {"local", "local", false, 1 << 30, 100, "ends"},
-                           {"mapped", "local", false, 1 << 30, 100, "ends", true},
-                           {"staged_tcp", "tcp;ofi_rxm", true, 1 << 30, 100, "ends"},
-                           {"staged_shm", "shm", true, 40, 2600, "leaves"}};
+constexpr Case kCases[] = {
+    {"tcp", "tcp;ofi_rxm", false, 1 << 30, 100, "ends"},
+    {"net", "net", false, 1 << 30, 3200, "ends"},
+    {"shm", "shm", false, 40, 1300, "leaves"},
+    {"local", "local", false, 1 << 30, 100, "ends"},
+    {"mapped", "local", false, 1 << 30, 100, "ends", true},
+    {"staged_tcp", "tcp;ofi_rxm", true, 1 << 30, 100, "ends"},
+    {"staged_shm", "shm", true, 40, 2600, "leaves"},
+    {"tcp_endpoints", "tcp;ofi_rxm", false, 1 << 30, 300, "ends", false, "3"},
+    {"shm_endpoints", "shm", false, 40, 3900, "leaves", false, "3"}};
 
 /// An engine that is visited.
 class Host {
@@ -137,6 +141,7 @@ class ChurnTest : public testing::TestWithParam<Case> {
   void SetUp() override {
     // Otherwise clearing the buffers of rxm's endpoints takes most of the time.
     setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 0);
+    setenv("BRAID_FABRIC_ENDPOINTS", GetParam().endpoints, 1);  // of the visitors too
     const auto options = test::visit_options(GetParam().provider, GetParam().is_gpu);
     const auto opened = Fabric::open(options);
     ASSERT_TRUE(opened.ok()) << opened.status().message();

@@ -27,7 +27,11 @@ class DoorTest : public ContractTest {
     into_ = into.value();
   }
   uint32_t through(uint32_t door) {
-    return writer().domain->connect(target().domain->door_address(door)).value();
+    return writer()
+        .domain
+        ->connect_all(target().domain->door_address(door),
+                      target().domain->further_door_addresses(door))
+        .value();
   }
   Write write_to(uint32_t peer, uint64_t context) {
     Write write = to(target().domain->remote_range(into_), 0, from_, source_->bytes(), context);

@@ -154,7 +154,11 @@ TEST_F(EndsTest, WhatIsUnderWayToAProcessThatHasEndedFails) {
 
 /// As over shm: nobody reads what was written to a door that is shut, and nobody says so.
 TEST_F(EndsTest, WhatIsUnderWayToADoorThatIsShutFails) {
-  for (const bool is_leaving : {false, true}) {
+  struct Case {
+    bool owner_leaves, writer_leaves;
+  };
+  for (const auto [owner_leaves, writer_leaves] :
+       {Case{true, false}, Case{true, true}, Case{false, true}}) {
     sim::NetworkOptions options = SmallNet::software();
     options.breaks_connections = false;
     SmallNet net(options);
@@ -167,8 +171,10 @@ TEST_F(EndsTest, WhatIsUnderWayToADoorThatIsShutFails) {
     const uint64_t ticket = given.write(0, 512);
     net.run(100);
     net.mend(owner, 0);
-    ASSERT_TRUE(owner.engine->disconnect(given.peer).ok());
-    if (is_leaving) {
+    if (owner_leaves) {
+      ASSERT_TRUE(owner.engine->disconnect(given.peer).ok());
+    }
+    if (writer_leaves) {
       ASSERT_TRUE(writer.engine->disconnect(of_owner).ok());
     }
     net.run(500);
@@ -176,7 +182,7 @@ TEST_F(EndsTest, WhatIsUnderWayToADoorThatIsShutFails) {
     net.run(1'000);
     EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kFailed);
     EXPECT_TRUE(writer.engine->remove_region(given.from).ok());
-    if (!is_leaving) {
+    if (!writer_leaves) {
       EXPECT_TRUE(writer.engine->disconnect(of_owner).ok());
     }
     EXPECT_TRUE(writer.engine->routes().empty());

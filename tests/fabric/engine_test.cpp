@@ -236,7 +236,8 @@ TEST_P(EngineTest, AWriterThatDoesNotAnswerIsFencedOrItsMemoryQuarantined) {
     owner_->step(wire_->now_ns());  // the writer is silent
     wire_->pass_time();
   }
-  const bool is_simulated_hardware = GetParam().name == "simulated";
+  const std::string& name = GetParam().name;
+  const bool is_simulated_hardware = name == "simulated" || name == "simulated_endpoints";
   EXPECT_EQ(fence(), is_simulated_hardware ? Fence::kFenced : Fence::kQuarantined);
   EXPECT_TRUE(wait([&] { return fence() == Fence::kFenced; })) << "it answers late";
 }

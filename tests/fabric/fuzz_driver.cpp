@@ -29,14 +29,15 @@ Input input_of(const std::vector<std::byte>& bytes) {
   return input;
 }
 
-/// One of each kind, in both versions, as the liar's connection would carry it.
+/// One of each kind, in all versions, as the liar's connection would carry it.
 std::vector<Input> corpus() {
   Address address{test::Liar::kEngine, {}, {}};
   address.rails.push_back({"simulated", std::vector<std::byte>(8, std::byte{50}), {0, 1}});
-  const Doors doors{std::vector<std::byte>(12, std::byte{3})};
+  const std::vector<std::byte> door(12, std::byte{3});
   std::vector<Input> inputs;
-  for (const uint16_t version : {uint16_t{1}, kVersion}) {
+  for (const uint16_t version : {uint16_t{1}, uint16_t{2}, kVersion}) {
     address.version = version;
+    const Doors doors{{door, {door, door}}};
     inputs.push_back(input_of(encode(address)));
     inputs.push_back(input_of(encode(Descriptor{1, 666, 3, 4096, {{1, 2}}, 77, version})));
     const decltype(Message::body) bodies[] = {Hello{address, 4, doors, {}},

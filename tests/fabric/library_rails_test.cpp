@@ -1,10 +1,14 @@
 // A caller of include/braid/fabric.h says which rails carry a write.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "fabric/fake_provider/use.h"
 #include "fabric/library_pair.h"
+#include "support/set_variable.h"
 
 namespace braid::test {
 namespace {
@@ -52,6 +56,53 @@ TEST_F(FabricRailsTest, AWriteUsesTheRailsThatItsCallerNames) {
       writer_->write(from, target, {0, 0, 1}, {}, seconds(60), Fabric::Rails{1, 2}).status();
   EXPECT_EQ(wrong.code(), BRAID_ERROR_ARGUMENT);
   EXPECT_EQ(wrong.message(), "the write names 2 rails from number 1 on: this engine has 2");
+}
+
+/// The bytes of many writes that are under way at once, over rails of several endpoints.
+class FabricEndpointsTest : public FabricRailsTest,
+                            public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    fabric::test::use_fake_providers();
+    open(GetParam());
+  }
+  const SetVariable asked_{"BRAID_FABRIC_ENDPOINTS", "3"};
+};
+
+TEST_P(FabricEndpointsTest, CarryLargeAndSmallWrites) {
+  const auto report = owner_->report(Fabric::Form::kJson).value();
+  EXPECT_NE(report.find(R"("endpoints":3)"), std::string::npos) << report;
+  std::vector<std::byte> memory(8 << 20), source(memory.size());
+  std::mt19937_64 random(7);
+  for (std::byte& byte : source) byte = static_cast<std::byte>(random());
+  const auto target = open_memory(memory);
+  const auto from = writer_->add_region(source.data(), source.size()).value();
+  const auto immediate = owner_->acquire_immediate().value();
+  std::vector<Fabric::Ticket> tickets;
+  uint64_t expected = 0;
+  for (uint64_t offset = 0, size = 64; offset<source.size(); size = size> 300'000 ? 64 : 3 * size) {
+    const uint64_t bytes = std::min<uint64_t>(size, source.size() - offset);
+    tickets.push_back(
+        writer_->write(from, target, {offset, offset, bytes}, immediate, seconds(60)).value());
+    expected += Fabric::immediates_of_write(bytes);
+    offset += bytes;
+  }
+  for (const Fabric::Ticket ticket : tickets)
+    EXPECT_EQ(writer_->wait(ticket, seconds(60)).value(), Fabric::TicketState::kDone);
+  EXPECT_EQ(owner_->wait_count(immediate, expected, seconds(60)).value(), expected);
+  EXPECT_EQ(memory, source);
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, FabricEndpointsTest, testing::Values("tcp;ofi_rxm"),
+                         [](const auto&) { return "tcp"; });
+
+TEST(FabricEndpoints, ANumberThatIsNoneIsAnErrorThatNamesIt) {
+  fabric::test::use_fake_providers();
+  const SetVariable asked("BRAID_FABRIC_ENDPOINTS", "many");
+  const auto opened = Fabric::open({"tcp;ofi_rxm", {"127.0.0.1"}});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("BRAID_FABRIC_ENDPOINTS='many'"), std::string::npos)
+      << opened.status().message();
 }
 
 }  // namespace

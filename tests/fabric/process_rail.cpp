@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+#include "fabric/endpoints.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 #include "support/server.h"
 
@@ -11,7 +14,7 @@ namespace braid::fabric::test {
 namespace {
 
 constexpr std::string_view kStaged = "+gpu";
-
+constexpr std::string_view kSeveral = "+endpoints";
 constexpr std::string_view kMapped = "local+mapped";
 
 bool is_staged(const std::string& provider) { return provider.ends_with(kStaged); }
@@ -34,11 +37,18 @@ const Server& server() {
 
 Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
   if (provider == "local" || provider == kMapped) return local::open_domain();
-  const bool has_stage = is_staged(provider);
-  const std::string name = provider.substr(0, provider.size() - (has_stage ? kStaged.size() : 0));
-  Result<std::unique_ptr<Domain>> wire = ofi::open_domain(*ofi::find_quirks(name), "127.0.0.1");
-  if (!wire.ok() || !has_stage) return wire;
-  return staged::stage(std::move(wire).value());
+  const ofi::Quirks& quirks = *ofi::find_quirks(provider.substr(0, provider.find('+')));
+  BRAID_LET(wire, ofi::open_domain(quirks, "127.0.0.1"));
+  if (is_staged(provider)) return staged::stage(std::move(wire));
+  if (!provider.ends_with(kSeveral)) return std::move(wire);
+  constexpr EndpointOptions kAlmostAllAreLarge{.small_write_bytes = 64};
+  std::vector<std::unique_ptr<Domain>> endpoints;
+  endpoints.push_back(std::move(wire));
+  for (int i = 0; i < 2; ++i) {
+    BRAID_LET(further, ofi::open_domain(quirks, "127.0.0.1"));
+    endpoints.push_back(with_progress_thread(std::move(further)));
+  }
+  return join_endpoints(std::move(endpoints), kAlmostAllAreLarge);
 }
 
 ProcessMemory::ProcessMemory(const std::string& provider, int gpu, size_t size_bytes)

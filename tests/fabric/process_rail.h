@@ -14,8 +14,8 @@ class DeviceBuffer;
 
 namespace braid::fabric::test {
 
-/// `provider`: libfabric's; or the same with "+gpu", which is staged; or "local"; or
-/// "local+mapped", whose memory peers map.
+/// `provider`: libfabric's; or the same with "+gpu", which is staged, or with "+endpoints", which
+/// has several; or "local"; or "local+mapped", whose memory peers map.
 Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider);
 
 /// Of the host; on a GPU of the emulated server where the provider carries such memory.

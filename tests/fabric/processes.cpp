@@ -34,6 +34,7 @@ World::World(uint64_t seed, bool is_traced) : seed_(seed), is_traced_(is_traced)
   engine_options_.sends = random_.between(1, 4);
   engine_options_.credits = static_cast<uint32_t>(random_.between(1, 4));
   rails_ = random_.between(1, 3);
+  endpoints_ = random_.chance(0.4) ? random_.between(2, 3) : 1;
   engine_options_.heartbeat.interval_ns = 0;
   if (random_.chance(0.15)) {
     const uint64_t interval_ns = random_.between(100'000, 800'000);
@@ -104,10 +105,7 @@ void World::start_process(size_t host) {
   process.host = host;
   process.network_host = network_->add_host([this, &process] { wake(process); });
   std::vector<std::unique_ptr<Domain>> domains;
-  for (size_t i = 0; i < rails_; ++i) {
-    domains.push_back(network_->open_domain(process.network_host, host * rails_ + i));
-    process.domains.push_back(domains.back().get());
-  }
+  for (size_t i = 0; i < rails_; ++i) domains.push_back(open_rail(process, i));
   EngineOptions options = engine_options_;
   options.engine = process.engine_number = random_.next();
   options.random = [this] { return random_.next(); };
@@ -117,6 +115,20 @@ void World::start_process(size_t host) {
   process.memory_region = process.engine->add_region(process.memory.bytes()).value();
   process.source_region = process.engine->add_region(process.sources).value();
   process.jobs_to_begin = static_cast<int>(kills_a_rail_ ? 15 : random_.between(1, 5));
+}
+
+/// Processes differ in their numbers of endpoints.
+std::unique_ptr<Domain> World::open_rail(Process& process, size_t rail) {
+  std::vector<std::unique_ptr<Domain>> endpoints;
+  std::vector<const Domain*>& all = process.domains.emplace_back();
+  const size_t count = endpoints_ == 1 ? 1 : random_.between(1, endpoints_);
+  while (endpoints.size() < count) {
+    const uint64_t place = (process.host * rails_ + rail) * kEndpointsMax + endpoints.size();
+    endpoints.push_back(network_->open_domain(process.network_host, place));
+    all.push_back(endpoints.back().get());
+  }
+  if (count == 1) return std::move(endpoints.front());
+  return join_endpoints(std::move(endpoints), {random_.between(0, 4), random_.between(0, 100)});
 }
 
 /// One of them connects, or both at once.
@@ -252,7 +264,8 @@ void World::kill_a_rail() {
     for (const RouteStatistics& route : process->engine->routes())
       failures_before_[{process->host, route.peer, route.rail}] = route.failures;
   faults_.add(Fault::kFail, killed_, killed_rail_, now_ns(), Faults::kForGood);
-  network_->cut(*killed_->domains[killed_rail_], sim::Break::kFails);
+  for (const Domain* endpoint : killed_->domains[killed_rail_])
+    network_->cut(*endpoint, sim::Break::kFails);
 }
 
 /// Also true if the broken rail is none of theirs.
@@ -268,15 +281,17 @@ bool World::knows_of_killed_rail(const Process& writer, const Process& owner) co
 void World::break_rail(Process& process, sim::Break how, double lasts_us) {
   constexpr Fault kFaults[] = {Fault::kFail, Fault::kStall, Fault::kSilent};  // as sim::Break
   const size_t rail = random_.below(rails_);
-  const Domain* domain = process.domains[rail];
+  std::vector<const Domain*> broken = process.domains[rail];
+  if (random_.chance(0.3)) broken = {broken[random_.below(broken.size())]};
   say("rail " + std::to_string(rail) + " of process " + std::to_string(process.host) +
       " breaks, kind " + std::to_string(static_cast<int>(how)) + ", for " +
       std::to_string(lasts_us));
   ++counts_.cuts;
   faults_.add(kFaults[static_cast<size_t>(how)], &process, rail, now_ns(), after_ns(lasts_us));
-  network_->cut(*domain, how);
-  simulation_.after_us(lasts_us, [this, &process, domain] {
-    if (process.is_alive) network_->mend(*domain);
+  for (const Domain* endpoint : broken) network_->cut(*endpoint, how);
+  simulation_.after_us(lasts_us, [this, &process, broken] {
+    if (!process.is_alive) return;
+    for (const Domain* endpoint : broken) network_->mend(*endpoint);
   });
 }
 

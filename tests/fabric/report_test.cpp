@@ -20,7 +20,7 @@ EngineReport sample() {
   report.counts.malformed = 3;
   report.strays = 2;
   report.quarantined_bytes = 4096;
-  report.rails = {{"tcp;ofi_rxm", false, 17}, {"tcp;ofi_rxm", true, 0}};
+  report.rails = {{"tcp;ofi_rxm", false, 17, 4}, {"tcp;ofi_rxm", true, 0}};
   report.addresses = {"10.0.0.1", "10.0.1.1"};
   report.nics = {"eth0", ""};
   report.routes = {{5, 0xcd, 0, RailState::kUp, 10, 5'000'000, 0, 512, 1'234'567'890},
@@ -39,6 +39,7 @@ TEST(FabricReport, JsonIsOneLineWithEveryNumber) {
   EXPECT_EQ(json["quarantined_bytes"], 4096);
   EXPECT_EQ(json["rails"][0]["nic"], "eth0");
   EXPECT_EQ(json["rails"][0]["immediates"], 17);
+  EXPECT_EQ(json["rails"][0]["endpoints"], 4);
   EXPECT_EQ(json["rails"][1]["nic"], nullptr);
   EXPECT_EQ(json["rails"][1]["is_retired"], true);
   EXPECT_EQ(json["routes"][0]["bytes"], 5'000'000);
@@ -54,9 +55,9 @@ TEST(FabricReport, TextHasARowForEachRailAndRoute) {
   EXPECT_EQ(
       write_report(StatsFormat::kText, sample()),
       R"(braid fabric: engine 00000000000000ab, 2 rails, 1 peers; malformed 3; strays 2; quarantined_bytes 4096
-  rail  address             NIC      provider        immediates
-  0     10.0.0.1            eth0     tcp;ofi_rxm             17
-  1     10.0.1.1            -        tcp;ofi_rxm              0  retired
+  rail  address             NIC      provider        endpoints  immediates
+  0     10.0.0.1            eth0     tcp;ofi_rxm             4          17
+  1     10.0.1.1            -        tcp;ofi_rxm             1           0  retired
   to peer           over    state        writes           bytes  failures      GB/s
   00000000000000cd  rail 0  up               10         5000000         0     1.234
   00000000000000cd  rail 1  down              1             100         7     0.000
@@ -83,6 +84,9 @@ TEST(FabricReport, PrometheusNamesEachMetricOnceBeforeItsSeries) {
             std::string::npos);
   EXPECT_NE(text.find("braid_fabric_rail_state" + route + ",state=\"up\"} 0\n"), std::string::npos);
   EXPECT_NE(text.find("rail=\"0\",address=\"10.0.0.1\"} 17\n"), std::string::npos);
+  EXPECT_NE(text.find("braid_fabric_endpoints{engine=\"00000000000000ab\",rail=\"0\",address="
+                      "\"10.0.0.1\"} 4\n"),
+            std::string::npos);
 }
 
 TEST(FabricReport, WithoutAFormThereIsNone) {

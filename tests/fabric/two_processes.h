@@ -138,12 +138,17 @@ class ProcessTest : public testing::TestWithParam<std::string> {
 inline std::vector<std::string> libfabrics_providers() {
   std::vector<std::string> all;
   for (const ofi::Quirks* quirks : ofi::all_quirks()) all.emplace_back(quirks->provider);
+  all.insert(all.end(), {"tcp;ofi_rxm+endpoints", "shm+endpoints"});
   return all;
 }
 inline std::string name_of_provider(const testing::TestParamInfo<std::string>& provider) {
   const bool is_staged = provider.param.ends_with("+gpu");
   const bool is_mapped = provider.param.ends_with("+mapped");
-  return (is_staged ? "staged_" : is_mapped ? "mapped_" : "") + provider.param.substr(0, 3);
+  const bool has_several = provider.param.ends_with("+endpoints");
+  return (is_staged   ? "staged_"
+          : is_mapped ? "mapped_"
+                      : "") +
+         provider.param.substr(0, 3) + (has_several ? "_endpoints" : "");
 }
 
 }  // namespace braid::fabric::test

@@ -36,7 +36,8 @@ Address some_address() {
 Message some_message() {
   Message message{some_number(), some_number(), {}};
   message.session = {some_number(), some_number(), some_number()};
-  const Doors doors = {some_bytes(kAddressBytesMax), some_bytes(kAddressBytesMax)};
+  const Doors doors = {{some_bytes(kAddressBytesMax), {some_bytes(30), some_bytes(30)}},
+                       {some_bytes(kAddressBytesMax), {}}};
   const Origin origin{{some_number(), some_number()}, some_number(), some_number(), 4711};
   switch (*rc::gen::inRange(0, 9)) {
     case 0:
@@ -47,7 +48,7 @@ Message some_message() {
     case 3: message.body = Credit{*rc::gen::arbitrary<uint32_t>()}; break;
     case 4: message.body = Revoke{some_number(), some_number()}; break;
     case 5: message.body = Beat{}; break;
-    case 6: message.body = Goodbye{Goodbye::Why::kSilence}; break;
+    case 6: message.body = Goodbye{Goodbye::Why::kSilence, *rc::gen::arbitrary<bool>()}; break;
     case 7: message.body = RailsRetired{*rc::gen::arbitrary<uint32_t>(), some_number()}; break;
     default: message.body = Revoked{some_number(), *rc::gen::arbitrary<bool>()};
   }
@@ -81,7 +82,7 @@ TEST(Wire, EveryMessageFitsItsBuffer) {
   address.rails.assign(
       kRailsMax,
       {std::string(kProviderBytesMax, 'x'), std::vector<std::byte>(kAddressBytesMax), {}});
-  const Doors doors(kRailsMax, std::vector<std::byte>(kAddressBytesMax));
+  const Doors doors(kRailsMax, {std::vector<std::byte>(kAddressBytesMax), {}});
   EXPECT_LE(encode(Message{1, 2, Hello{address, 3, doors}}).size(), kMessageBytesMax);
   EXPECT_LE(encode(Message{1, 2, Data{std::vector<std::byte>(kPayloadBytesMax)}}).size(),
             kMessageBytesMax);
@@ -187,8 +188,18 @@ TEST(Wire, AnotherVersionIsNamed) {
   auto bytes = encode(Address{1, {}, {{"shm", {}, {}}}});
   bytes[4] = std::byte{9};
   EXPECT_EQ(decode_address(bytes).status().message(),
-            "this address is of version 9; this is version 2. Use versions of braid that are next "
+            "this address is of version 9; this is version 3. Use versions of braid that are next "
             "to each other");
+}
+
+TEST(Wire, APeerOfVersion2KnowsOneEndpoint) {
+  const std::vector<std::byte> first(16, std::byte{1}), further(16, std::byte{2});
+  Message message{1, 2, Welcome{3, {{first, {further, further}}}, {}}};
+  message.session = {4, 5, 6};
+  EXPECT_EQ(decode_message(encode(message)).value(), message);
+  message.version = 2;
+  const auto read = std::get<Welcome>(decode_message(encode(message)).value().body);
+  EXPECT_EQ(read.doors, (Doors{{first, {}}}));
 }
 
 TEST(Wire, OneKindIsNotTakenForAnother) {

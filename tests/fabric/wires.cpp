@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "fabric/endpoints.h"
 #include "fabric/fake_provider/use.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/progress_thread.h"
@@ -16,15 +17,23 @@
 namespace braid::fabric::test {
 namespace {
 
+constexpr size_t kSeveral = 3;
+
 class SimulatedWire final : public Wire {
  public:
-  explicit SimulatedWire(const sim::NetworkOptions& options) : network_(simulation_, 17, options) {
+  explicit SimulatedWire(const sim::NetworkOptions& options, size_t endpoints)
+      : network_(simulation_, 17, options), endpoints_(endpoints) {
     for (int side = 0; side < 2; ++side) network_.add_host([] {});
   }
   std::unique_ptr<Domain> open(int side) override {
-    auto domain = network_.open_domain(side, places_++);
-    opened_[side].push_back(domain.get());
-    return domain;
+    std::vector<std::unique_ptr<Domain>> endpoints;
+    std::vector<const Domain*>& opened = opened_[side].emplace_back();
+    while (endpoints.size() < endpoints_) {
+      endpoints.push_back(network_.open_domain(side, places_++));
+      opened.push_back(endpoints.back().get());
+    }
+    if (endpoints_ == 1) return std::move(endpoints.front());
+    return join_endpoints(std::move(endpoints), {64, 64});
   }
   void pass_time() override {
     if (!simulation_.step(simulation::kForever - 1))
@@ -32,34 +41,45 @@ class SimulatedWire final : public Wire {
   }
   uint64_t now_ns() override { return simulation::to_ns(simulation_.now()); }
   bool break_rail(int side, int index) override {
-    network_.cut(*opened_[side].at(static_cast<size_t>(index)), sim::Break::kFails);
+    for (const Domain* endpoint : opened_[side].at(static_cast<size_t>(index)))
+      network_.cut(*endpoint, sim::Break::kFails);
     return true;
   }
   void mend_rail(int side, int index) override {
-    network_.mend(*opened_[side].at(static_cast<size_t>(index)));
+    for (const Domain* endpoint : opened_[side].at(static_cast<size_t>(index)))
+      network_.mend(*endpoint);
   }
 
  private:
-  std::vector<const Domain*> opened_[2];
+  std::vector<std::vector<const Domain*>> opened_[2];  // each domain's endpoints
   simulation::Simulation simulation_{{}};
   sim::Network network_;
+  const size_t endpoints_;
   uint64_t places_ = 0;
 };
 
-WireKind simulated(const char* name, const sim::NetworkOptions& options) {
-  return {name, [options] { return std::make_unique<SimulatedWire>(options); }};
+WireKind simulated(const char* name, const sim::NetworkOptions& options, size_t endpoints = 1) {
+  return {name, [=] { return std::make_unique<SimulatedWire>(options, endpoints); }};
 }
 
 class OfiWire final : public Wire {
  public:
-  explicit OfiWire(const ofi::Quirks& quirks, bool has_thread = false)
-      : quirks_(quirks), has_thread_(has_thread) {
+  enum class Threads { kNone, kOne, kOfFurtherEndpoints };
+  explicit OfiWire(const ofi::Quirks& quirks, Threads threads = Threads::kNone)
+      : quirks_(quirks), threads_(threads) {
     use_fake_providers();
   }
   /// Each of a process's domains at an address of its own.
   std::unique_ptr<Domain> open(int side) override {
-    auto domain = ofi::open_domain(quirks_, address(side, opened_[side]++)).value();
-    return has_thread_ ? with_progress_thread(std::move(domain)) : std::move(domain);
+    const std::string at = address(side, opened_[side]++);
+    auto domain = ofi::open_domain(quirks_, at).value();
+    if (threads_ == Threads::kNone) return domain;
+    if (threads_ == Threads::kOne) return with_progress_thread(std::move(domain));
+    std::vector<std::unique_ptr<Domain>> endpoints;
+    endpoints.push_back(std::move(domain));
+    while (endpoints.size() < kSeveral)
+      endpoints.push_back(with_progress_thread(ofi::open_domain(quirks_, at).value()));
+    return join_endpoints(std::move(endpoints), {});
   }
   bool break_rail(int side, int index) override {
     const std::string at = address(side, index);
@@ -77,7 +97,7 @@ class OfiWire final : public Wire {
   }
 
   const ofi::Quirks& quirks_;
-  const bool has_thread_;
+  const Threads threads_;
   int opened_[2] = {0, 0};
 };
 
@@ -85,11 +105,13 @@ WireKind libfabric(const char* name, const ofi::Quirks& quirks, bool is_fake = f
   return {name, [&quirks] { return std::make_unique<OfiWire>(quirks); }, is_fake};
 }
 
-WireKind with_thread(WireKind kind, const ofi::Quirks& quirks) {
-  kind.name += "_with_thread";
-  kind.has_thread = true;
-  kind.make = [&quirks] { return std::make_unique<OfiWire>(quirks, true); };
-  return kind;
+WireKind with_thread(const char* name, const ofi::Quirks& quirks) {
+  return {name, [&quirks] { return std::make_unique<OfiWire>(quirks, OfiWire::Threads::kOne); },
+          false, true};
+}
+WireKind with_endpoints(const char* name, const ofi::Quirks& quirks) {
+  const auto threads = OfiWire::Threads::kOfFurtherEndpoints;
+  return {name, [=, &quirks] { return std::make_unique<OfiWire>(quirks, threads); }, false, true};
 }
 
 sim::NetworkOptions software() {
@@ -123,6 +145,7 @@ const std::vector<WireKind>& host_wire_kinds() {
   static const std::vector<WireKind> kinds = {
       simulated("simulated", {}),
       simulated("simulated_software", software()),
+      simulated("simulated_endpoints", {}, kSeveral),
       libfabric("tcp", ofi::tcp_quirks()),
       libfabric("net", ofi::net_quirks()),
       libfabric("shm", ofi::shm_quirks()),
@@ -134,7 +157,8 @@ const std::vector<WireKind>& host_wire_kinds() {
 
 const std::vector<WireKind>& threaded_wire_kinds() {
   static const std::vector<WireKind> kinds = {
-      with_thread(libfabric("tcp", ofi::tcp_quirks()), ofi::tcp_quirks())};
+      with_thread("tcp_with_thread", ofi::tcp_quirks()),
+      with_endpoints("tcp_with_endpoints", ofi::tcp_quirks())};
   return kinds;
 }
 

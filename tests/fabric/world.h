@@ -22,6 +22,7 @@
 #include <tuple>
 #include <vector>
 
+#include "fabric/endpoints.h"
 #include "fabric/engine.h"
 #include "fabric/faults.h"
 #include "fabric/oracle.h"
@@ -66,6 +67,7 @@ class World {
   void break_rail(Process& process, sim::Break how, double lasts_us);
   void crash_and_restart(size_t host);
   void start_process(size_t host);
+  std::unique_ptr<Domain> open_rail(Process& process, size_t rail);
   void meet(Process& from, Process& to);
   void wake(Process& process);
   void step(Process& process);
@@ -163,6 +165,7 @@ class World {
   EngineOptions engine_options_;
   std::unique_ptr<sim::Network> network_;
   size_t rails_ = 1;
+  size_t endpoints_ = 1;  // of a rail, at most
   bool has_faults_ = false;
   bool cancels_ = false;   // writers cancel some tickets
   bool is_flaky_ = false;  // rails break often, and shortly

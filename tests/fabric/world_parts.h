@@ -39,7 +39,7 @@ struct World::Process {
   std::vector<std::byte> sources;       // and from here it writes
   uint64_t memory_region = 0;
   uint64_t source_region = 0;
-  std::vector<const Domain*> domains;
+  std::vector<std::vector<const Domain*>> domains;  // the endpoints of each rail
   std::unique_ptr<Engine> engine;
   int jobs_to_begin = 0;
   uint32_t next_epoch = 1;  // of the slot that this process has chosen itself

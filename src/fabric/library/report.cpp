@@ -83,7 +83,8 @@ Json rail_json(const EngineReport& report, size_t rail) {
           {"address", report.addresses[rail]},
           {"nic", report.nics[rail].empty() ? Json(nullptr) : Json(report.nics[rail])},
           {"is_retired", at.is_retired},
-          {"immediates", at.immediates}};
+          {"immediates", at.immediates},
+          {"endpoints", at.endpoints}};
 }
 
 Json route_json(const RouteStatistics& route) {
@@ -130,13 +131,14 @@ void write_text(const EngineReport& report, TextWriter& out) {
   (out << "\n  rail").tab(8) << "address";
   out.tab(kThird) << "NIC";
   out.tab(kFourth) << "provider";
-  out.tab(kFourth + 14).right("immediates", 12) << "\n";
+  out.tab(kFourth + 14).right("endpoints", 11).right("immediates", 12) << "\n";
   for (size_t rail = 0; rail < report.rails.size(); ++rail) {
     const RailStatistics& at = report.rails[rail];
     (out << "  " << rail).tab(8) << report.addresses[rail];
     out.tab(kThird) << (report.nics[rail].empty() ? "-" : report.nics[rail]);
     out.tab(kFourth) << at.provider;
-    out.tab(kFourth + 14).right(at.immediates, 12) << (at.is_retired ? "  retired" : "") << "\n";
+    out.tab(kFourth + 14).right(at.endpoints, 11).right(at.immediates, 12)
+        << (at.is_retired ? "  retired" : "") << "\n";
   }
   if (report.unshared.allocations > 0)
     out << "  peers cannot map what was allocated last: " << report.unshared.why << "\n";
@@ -182,13 +184,17 @@ void write_prometheus(const EngineReport& report, TextWriter& out) {
     write_head(count, out);
     out << count.name << "{engine=\"" << engine << "\"} " << count.value(report) << "\n";
   }
+  const auto write_by_rail = [&](const char* name, uint64_t RailStatistics::*value) {
+    for (size_t rail = 0; rail < report.rails.size(); ++rail) {
+      out << name << "{engine=\"" << engine << "\",rail=\"" << rail << "\",address=\"";
+      write_escaped(report.addresses[rail], out);
+      out << "\"} " << report.rails[rail].*value << "\n";
+    }
+  };
   write_head("braid_fabric_immediates_total", "counter", "Immediates that have arrived.", out);
-  for (size_t rail = 0; rail < report.rails.size(); ++rail) {
-    out << "braid_fabric_immediates_total{engine=\"" << engine << "\",rail=\"" << rail
-        << "\",address=\"";
-    write_escaped(report.addresses[rail], out);
-    out << "\"} " << report.rails[rail].immediates << "\n";
-  }
+  write_by_rail("braid_fabric_immediates_total", &RailStatistics::immediates);
+  write_head("braid_fabric_endpoints", "gauge", "Endpoints that carry large writes together.", out);
+  write_by_rail("braid_fabric_endpoints", &RailStatistics::endpoints);
   for (const Column& column : kColumns) {
     write_head(column, out);
     for (const RouteStatistics& route : report.routes)

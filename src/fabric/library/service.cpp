@@ -6,13 +6,16 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fabric/endpoints.h"
 #include "fabric/gpu/memory.h"
 #include "fabric/host/processes.h"
+#include "fabric/library/endpoint_count.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_address.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 #include "fabric/thread.h"
 #include "host/allocation.h"
@@ -31,28 +34,56 @@ int kind_of(About about) {
   return 0;
 }
 
+/// How many endpoints a rail has where the CPU copies every byte.
+struct EndpointCount {
+  std::optional<size_t> asked;
+  EndpointRoom room;
+  const std::vector<topology::Nic>& nics;
+  size_t at(const std::string& address) const {
+    return asked.value_or(usual_endpoints(link_gbps(address, nics), room));
+  }
+};
+
+/// Each further endpoint has a thread. Where there is no room for as many, fewer suffice.
+Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
+                                               const std::string& address,
+                                               const EndpointCount& counts) {
+  BRAID_LET(first, ofi::open_domain(quirks, address));
+  const size_t count = quirks.copies_by_cpu ? counts.at(address) : 1;
+  std::vector<std::unique_ptr<Domain>> endpoints;
+  endpoints.push_back(std::move(first));
+  while (endpoints.size() < count) {
+    Result<std::unique_ptr<Domain>> further = ofi::open_domain(quirks, address);
+    if (!further.ok()) break;
+    endpoints.push_back(with_progress_thread(std::move(further).value()));
+  }
+  if (endpoints.size() == 1) return std::move(endpoints.front());
+  EndpointOptions options;
+  options.doors_max = doors_at_all_endpoints(counts.room, endpoints.size());
+  return join_endpoints(std::move(endpoints), options);
+}
+
 /// None of these providers can access GPU memory.
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
-                                          bool has_gpu_memory) {
-  Result<std::unique_ptr<Domain>> wire = ofi::open_domain(quirks, address);
-  if (!wire.ok() || !has_gpu_memory) return wire;
-  return staged::stage(std::move(wire).value());
+                                          const EndpointCount& counts, bool has_gpu_memory) {
+  BRAID_LET(wire, open_endpoints(quirks, address, counts));
+  return has_gpu_memory ? staged::stage(std::move(wire)) : std::move(wire);
 }
 
 Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
-                                          const std::string& address) {
+                                          const EndpointCount& counts, const std::string& address) {
   if (options.provider == "local") return local::open_domain();
   if (!options.provider.empty()) {
     const ofi::Quirks* quirks = ofi::find_quirks(options.provider);
     if (quirks == nullptr)
       return Status::error("braid does not know the provider '" + options.provider + "'",
                            "`braid fabric doctor` lists those that it knows");
-    return open_wire(*quirks, address, options.has_gpu_memory);
+    return open_wire(*quirks, address, counts, options.has_gpu_memory);
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
     if (quirks->takes_device) continue;  // by its name alone
-    opened = open_wire(*quirks, address, options.has_gpu_memory);
+    opened = open_wire(*quirks, address, counts, options.has_gpu_memory);
     if (opened.ok()) break;
   }
   return opened;
@@ -69,9 +100,11 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
   if (!secret.ok()) return secret.status();
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
+  BRAID_LET(asked, asked_endpoints(kEndpointsVariable));
+  const EndpointCount counts{asked, endpoint_room(choice.value().addresses.size()), nics};
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, address);
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, counts, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }

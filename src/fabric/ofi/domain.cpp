@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/try.h"
 #include "fabric/ofi/connections.h"
 #include "fabric/ofi/doors.h"
 #include "fabric/ofi/knocks.h"
@@ -67,7 +68,14 @@ class OfiDomain final : public Domain {
   RemoteRange remote_range(uint32_t region) const override {
     return regions_.at(region).here.range;
   }
-  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
+  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override {
+    return add_for_door(door, memory, std::nullopt);
+  }
+  Result<uint32_t> add_twin_region(std::optional<uint32_t> door, MutableBytes memory,
+                                   const RemoteRange& twin) override {
+    if (!provider_.chooses_keys()) return Domain::add_twin_region(door, memory, twin);
+    return door ? add_for_door(*door, memory, twin.key) : add_for_all(memory, twin.key);
+  }
   void remove_region(uint32_t region) override;
   Result<uint32_t> connect(Bytes address) override;
   void disconnect(uint32_t peer) override;
@@ -101,7 +109,12 @@ class OfiDomain final : public Domain {
 
   OfiDomain(Provider provider, Station station);
 
+  using Key = std::optional<uint64_t>;  // none: a new one
+
   Status check_that_closing_ends_access();
+  Result<uint32_t> add_local(MutableBytes memory);
+  Result<uint32_t> add_for_all(MutableBytes memory, Key key);
+  Result<uint32_t> add_for_door(uint32_t door, MutableBytes memory, Key key);
   void* descriptor_of(uint32_t region) const;
   bool is_gone(uint32_t peer, uint64_t context);
   bool is_ready(Peer& peer);
@@ -173,26 +186,30 @@ void OfiDomain::close(Owned<fid_ep>& endpoint) {
 // ---- Regions and peers ----
 
 Result<uint32_t> OfiDomain::add_region(MutableBytes memory, Access access) {
-  const bool is_local = access == Access::kLocal;
+  return access == Access::kLocal ? add_local(memory) : add_for_all(memory, std::nullopt);
+}
+
+Result<uint32_t> OfiDomain::add_local(MutableBytes memory) {
   Region region;
-  if (!is_local || (provider_.memory_mode() & FI_MR_LOCAL) != 0) {
-    Result<Registration> made =
-        register_memory(provider_, *station_.domain, memory,
-                        is_local ? FI_SEND | FI_RECV | FI_WRITE : uint64_t{FI_REMOTE_WRITE});
-    if (!made.ok()) return made.status();
-    region.here = std::move(made).value();
+  if ((provider_.memory_mode() & FI_MR_LOCAL) != 0) {
+    BRAID_LET(made,
+              register_memory(provider_, *station_.domain, memory, FI_SEND | FI_RECV | FI_WRITE));
+    region.here = std::move(made);
   }
-  if (!is_local)
-    if (Status failed = doors_.share(next_region_, memory, region.here.range.key); !failed.ok())
-      return failed;
   regions_[next_region_] = std::move(region);
   return next_region_++;
 }
 
-Result<uint32_t> OfiDomain::add_door_region(uint32_t door, MutableBytes memory) {
-  const Result<RemoteRange> range = doors_.add_region(door, next_region_, memory);
-  if (!range.ok()) return range.status();
-  regions_[next_region_] = {{nullptr, range.value()}, door};
+Result<uint32_t> OfiDomain::add_for_all(MutableBytes memory, Key key) {
+  BRAID_LET(made, register_memory(provider_, *station_.domain, memory, FI_REMOTE_WRITE, key));
+  BRAID_TRY(doors_.share(next_region_, memory, made.range.key));
+  regions_[next_region_] = {std::move(made), std::nullopt};
+  return next_region_++;
+}
+
+Result<uint32_t> OfiDomain::add_for_door(uint32_t door, MutableBytes memory, Key key) {
+  BRAID_LET(range, doors_.add_region(door, next_region_, memory, key));
+  regions_[next_region_] = {{nullptr, range}, door};
   return next_region_++;
 }
 

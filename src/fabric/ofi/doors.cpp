@@ -56,10 +56,11 @@ void Doors::shut(uint32_t number) {
   end_closed();
 }
 
-Result<RemoteRange> Doors::add_region(uint32_t number, uint32_t region, MutableBytes memory) {
+Result<RemoteRange> Doors::add_region(uint32_t number, uint32_t region, MutableBytes memory,
+                                      std::optional<uint64_t> key) {
   Door& door = *doors_.at(number);
   Result<Registration> made =
-      register_memory(provider_, *door.station.domain, memory, FI_REMOTE_WRITE);
+      register_memory(provider_, *door.station.domain, memory, FI_REMOTE_WRITE, key);
   if (!made.ok()) return made.status();
   door.regions[region] = std::move(made.value().memory);
   return made.value().range;

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <list>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -56,8 +57,9 @@ class Doors {
   /// For a door that was closed.
   Drain drain(uint32_t door) const { return doors_.contains(door) ? Drain::kEnding : Drain::kOver; }
 
-  /// `region` is the caller's number for it.
-  Result<RemoteRange> add_region(uint32_t door, uint32_t region, MutableBytes memory);
+  /// `region` is the caller's number for it. `key`: none: a new one.
+  Result<RemoteRange> add_region(uint32_t door, uint32_t region, MutableBytes memory,
+                                 std::optional<uint64_t> key);
   /// A region of a closing door is removed together with the door.
   void remove_region(uint32_t door, uint32_t region);
   /// Makes memory reachable through every door, with one key.

@@ -16,8 +16,8 @@ struct Quirks {
   bool takes_device = false;
   /// Other hosts can reach it, unless it listens at a loopback address.
   bool reaches_hosts = true;
-  /// The CPU copies every byte through sockets, at both ends.
-  bool copies_through_sockets = false;
+  /// The CPU copies every byte, in the thread that drives the endpoint.
+  bool copies_by_cpu = false;
   /// Opening a station takes milliseconds (spare_station.h).
   bool opens_slowly = false;
   /// Writes to one target land in the order of posting, if they are posted over one connection

@@ -14,6 +14,7 @@ const Quirks& shm_quirks() {
   static constexpr Quirks quirks{.provider = "shm",
                                  .listens_at_address = false,
                                  .reaches_hosts = false,
+                                 .copies_by_cpu = true,
                                  .lands_in_order = true,
                                  .closing_fences = true,
                                  .reads_before_close = true,

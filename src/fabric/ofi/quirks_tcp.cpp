@@ -10,7 +10,7 @@ namespace braid::fabric::ofi {
 const Quirks& tcp_quirks() {
   static constexpr Quirks quirks{.provider = "tcp;ofi_rxm",
                                  .listens_at_address = true,
-                                 .copies_through_sockets = true,
+                                 .copies_by_cpu = true,
                                  .opens_slowly = true,
                                  .lands_in_order = true,
                                  .closing_fences = true,

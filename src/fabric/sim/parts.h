@@ -110,6 +110,8 @@ class SimulatedDomain final : public Domain {
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return nic_.doors.at(door); }
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
+  Result<uint32_t> add_twin_region(std::optional<uint32_t> door, MutableBytes memory,
+                                   const RemoteRange& twin) override;
   void close_door(uint32_t door) override;
   Drain drain_door(uint32_t door) const override {
     return nic_.closing_doors.contains(door) ? Drain::kEnding : Drain::kOver;

@@ -34,7 +34,17 @@ Result<uint32_t> SimulatedDomain::add_region(MutableBytes memory, Access access)
 
 Result<uint32_t> SimulatedDomain::add_door_region(uint32_t door, MutableBytes memory) {
   Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
-  nic_.regions.at(added.value()).door = door;
+  if (added.ok()) nic_.regions.at(added.value()).door = door;
+  return added;
+}
+
+Result<uint32_t> SimulatedDomain::add_twin_region(std::optional<uint32_t> door, MutableBytes memory,
+                                                  const RemoteRange& twin) {
+  Result<uint32_t> added = add_region(memory, Access::kRemoteWrite);
+  if (!added.ok()) return added;
+  Network::Nic::Region& region = nic_.regions.at(added.value());
+  region.range = twin;
+  region.door = door.value_or(kNoDoor);
   return added;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "fabric/library/endpoint_count.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_address.h"
 #include "fabric/library/trust.h"
@@ -15,7 +16,6 @@
 #include "fabric/staged/domain.h"
 #include "transfer/library/addresses.h"
 #include "transfer/library/shm_room.h"
-#include "transfer/library/sockets.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -24,18 +24,21 @@ namespace {
 constexpr const char* kNetwork = "tcp;ofi_rxm";
 constexpr const char* kHost = "shm";
 constexpr const char* kThisHost = "this host";
+// An engine with hundreds of peers keeps room for the program's own files.
+constexpr size_t kDescriptorsOfSocket = 8192;
 constexpr double kUnknownGbps = 1.25;  // 10 Gbit/s
 constexpr double kLoopbackGbps = 2;
 constexpr double kSharedMemoryGbps = 5;
 
-/// None: no NIC limits it, or the NIC does not say how fast it is.
-std::optional<double> link_gbps(const std::string& address,
-                                const std::vector<topology::Nic>& nics) {
-  for (const topology::Nic& nic : nics)
-    for (const std::string& each : nic.addresses)
-      if (each == address && nic.link_gbps.value > 0) return nic.link_gbps.value;
-  return std::nullopt;
-}
+/// How many rails an address of sockets gets.
+struct Sockets {
+  std::optional<size_t> asked;
+  fabric::EndpointRoom room;
+  size_t at(std::optional<double> nic_gbps) const {
+    const size_t usual = fabric::usual_endpoints(nic_gbps, room);
+    return asked.value_or(std::clamp<size_t>(room.descriptors / kDescriptorsOfSocket, 1, usual));
+  }
+};
 
 double assumed_gbps(const std::string& address) {
   return address.starts_with("127.") || address == "::1" ? kLoopbackGbps : kUnknownGbps;
@@ -73,8 +76,8 @@ Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& qui
 Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirks,
                    const std::string& address, const Sockets& sockets, RailHost& host,
                    OpenedRails& rails) {
-  const std::optional<double> gbps = link_gbps(address, host.nics);
-  const size_t count = quirks.copies_through_sockets ? sockets.at(gbps) : 1;
+  const std::optional<double> gbps = fabric::link_gbps(address, host.nics);
+  const size_t count = quirks.copies_by_cpu ? sockets.at(gbps) : 1;
   const double each_gbps = gbps.value_or(assumed_gbps(address)) / static_cast<double>(count);
   for (size_t i = 0; i < count; ++i)
     BRAID_TRY(add(open_wire(quirks, address, is_staged(provider), i > 0),
@@ -129,7 +132,7 @@ std::vector<Wanted> wanted_providers(const OpenOptions& options) {
 
 bool copies_through_sockets(const Wanted& wanted) {
   const fabric::ofi::Quirks* quirks = fabric::ofi::find_quirks(wire_of(wanted.provider));
-  return quirks != nullptr && quirks->copies_through_sockets;
+  return quirks != nullptr && quirks->copies_by_cpu && quirks->listens_at_address;
 }
 
 bool names_no_rails(const OpenOptions& options) {
@@ -181,8 +184,8 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   const std::vector<Wanted> all = wanted_providers(options);
   const auto over_sockets =
       static_cast<size_t>(std::count_if(all.begin(), all.end(), copies_through_sockets));
-  BRAID_LET(asked, asked_sockets());
-  const Sockets sockets{asked, socket_room(over_sockets * choice.addresses.size())};
+  BRAID_LET(asked, fabric::asked_endpoints(kSocketsVariable));
+  const Sockets sockets{asked, fabric::endpoint_room(over_sockets * choice.addresses.size())};
   for (const Wanted& each : all) {
     const Status added = add_provider(each.provider, sockets, host, rails);
     if (!added.ok() && !each.may_be_missing) return added;

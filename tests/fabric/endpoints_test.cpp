@@ -1,0 +1,330 @@
+// Several endpoints that are one domain (fabric/endpoints.h): which of them carries what. That they
+// keep the contract is tested where all wires are (wires.h: "_endpoints").
+#include "fabric/endpoints.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+
+namespace braid::fabric {
+namespace {
+
+constexpr uint64_t kSmall = 100;
+constexpr size_t kDoorsMax = 2;
+
+/// An endpoint that keeps what is posted until the test ends it.
+class FakeEndpoint final : public Domain {
+ public:
+  explicit FakeEndpoint(uint8_t number) : name_{std::byte{number}, std::byte{0}} {
+    traits_.provider = "fake";
+    traits_.batched_writes_max = 8;
+  }
+
+  const Traits& traits() const override { return traits_; }
+  Bytes address() const override { return Bytes(name_).first(1); }
+  Result<uint32_t> add_region(MutableBytes, Access) override { return add({7, next_}); }
+  RemoteRange remote_range(uint32_t region) const override { return regions.at(region); }
+  void remove_region(uint32_t region) override { regions.erase(region); }
+  Result<uint32_t> connect(Bytes address) override {
+    connected.emplace_back(address.begin(), address.end());
+    return static_cast<uint32_t>(100 + connected.size());
+  }
+  void disconnect(uint32_t peer) override { disconnected.push_back(peer); }
+  void abandon(uint32_t peer, Absence) override { abandoned.push_back(peer); }
+  Result<uint32_t> open_door() override { return doors++; }
+  Bytes door_address(uint32_t) const override { return name_; }
+  Result<uint32_t> add_door_region(uint32_t, MutableBytes) override { return add({8, next_}); }
+  Result<uint32_t> add_twin_region(std::optional<uint32_t>, MutableBytes,
+                                   const RemoteRange& twin) override {
+    return refuses_twins ? Result<uint32_t>(Status::error("no room")) : add(twin);
+  }
+  void close_door(uint32_t) override {}
+  Drain drain_door(uint32_t) const override { return drains; }
+  bool post_write(const Write& write) override {
+    if (is_full) return false;
+    writes.push_back(write);
+    return true;
+  }
+  size_t post_writes(std::span<const Write> all) override {
+    batches.push_back(all.size());
+    return Domain::post_writes(all);
+  }
+  bool post_send(uint32_t, uint32_t, Bytes, uint64_t context) override {
+    sends.push_back(context);
+    return true;
+  }
+  bool post_receive(uint32_t, MutableBytes, uint64_t context) override {
+    receives.push_back(context);
+    return true;
+  }
+  size_t poll(std::span<Completion> room) override {
+    const size_t count = std::min(room.size(), ended.size());
+    std::copy_n(ended.begin(), count, room.begin());
+    ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(count));
+    return count;
+  }
+
+  void end_all(bool ok) {
+    for (const Write& write : writes) ended.push_back({Event::kPosted, ok, 0, 0, write.context});
+    writes.clear();
+  }
+
+  bool is_full = false, refuses_twins = false;
+  Drain drains = Drain::kOver;
+  uint32_t doors = 0;
+  std::map<uint32_t, RemoteRange> regions;
+  std::vector<std::vector<std::byte>> connected;
+  std::vector<uint32_t> disconnected, abandoned;
+  std::vector<Write> writes;
+  std::vector<size_t> batches;
+  std::vector<uint64_t> sends, receives;
+  std::deque<Completion> ended;
+
+ private:
+  uint32_t add(RemoteRange range) {
+    regions[next_] = range;
+    return next_++;
+  }
+  Traits traits_;
+  std::array<std::byte, 2> name_;
+  uint32_t next_ = 0;
+};
+
+class EndpointsTest : public testing::Test {
+ protected:
+  static constexpr size_t kCount = 3;
+  void SetUp() override {
+    std::vector<std::unique_ptr<Domain>> endpoints;
+    for (uint8_t number = 1; number <= kCount; ++number) {
+      auto endpoint = std::make_unique<FakeEndpoint>(number);
+      // Things have other numbers at each.
+      for (uint8_t i = 0; i < number; ++i) (void)endpoint->add_region({}, Access::kLocal);
+      at_.push_back(endpoint.get());
+      endpoints.push_back(std::move(endpoint));
+    }
+    domain_ = join_endpoints(std::move(endpoints), {kDoorsMax, kSmall});
+    region_ = domain_->add_region(memory_, Access::kLocal).value();
+  }
+  uint32_t connect(size_t further) {
+    const std::array<std::byte, 1> names[] = {{std::byte{11}}, {std::byte{12}}, {std::byte{13}}};
+    const Bytes all[] = {names[1], names[2]};
+    return domain_->connect_all(names[0], std::span(all).first(further)).value();
+  }
+  bool post(uint32_t peer, uint64_t size_bytes, uint64_t context = 1) {
+    Write write;
+    write.peer = peer;
+    write.region = region_;
+    write.source = Bytes(memory_).first(size_bytes);
+    write.context = context;
+    return domain_->post_write(write);
+  }
+  std::vector<Completion> poll() {
+    std::vector<Completion> all(16);
+    all.resize(domain_->poll(all));
+    return all;
+  }
+  std::vector<size_t> counts() const {
+    std::vector<size_t> all;
+    for (const FakeEndpoint* endpoint : at_) all.push_back(endpoint->writes.size());
+    return all;
+  }
+  /// Ends all that is under way, well.
+  void end_all() {
+    for (FakeEndpoint* endpoint : at_) endpoint->end_all(true);
+    while (!poll().empty()) {
+    }
+  }
+
+  std::vector<std::byte> memory_ = std::vector<std::byte>(4096);
+  std::vector<FakeEndpoint*> at_;
+  std::unique_ptr<Domain> domain_;
+  uint32_t region_ = 0;
+};
+
+using Counts = std::vector<size_t>;
+
+TEST_F(EndpointsTest, ALargeWriteTakesTheEndpointWithTheLeastToCarry) {
+  const uint32_t peer = connect(2);
+  ASSERT_TRUE(post(peer, 4000));
+  EXPECT_EQ(counts(), (Counts{1, 0, 0})) << "all are idle";
+  ASSERT_TRUE(post(peer, 1000));
+  ASSERT_TRUE(post(peer, 1000));
+  EXPECT_EQ(counts(), (Counts{1, 1, 1}));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(post(peer, 1000));
+  EXPECT_EQ(counts(), (Counts{1, 3, 3}));
+  at_[2]->end_all(true);
+  (void)poll();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(post(peer, 1000));
+  EXPECT_EQ(counts(), (Counts{1, 3, 3})) << "the bytes of what has ended do not count";
+}
+
+TEST_F(EndpointsTest, EachEndpointKnowsThePeerAndTheRegionByItsOwnNumbers) {
+  (void)at_[1]->connect({});  // another number of the peer's there
+  const uint32_t peer = connect(2);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(post(peer, 1000));
+  for (size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(at_[i]->writes.size(), 1u);
+    EXPECT_EQ(at_[i]->writes[0].peer, i == 1 ? 102u : 101u);
+    EXPECT_EQ(at_[i]->writes[0].region, i + 1);
+    EXPECT_EQ(at_[i]->connected.back(), std::vector{static_cast<std::byte>(11 + i)});
+  }
+}
+
+TEST_F(EndpointsTest, SmallWritesAndMessagesTakeTheFirst) {
+  const uint32_t peer = connect(2);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(post(peer, kSmall));
+  EXPECT_EQ(counts(), (Counts{5, 0, 0}));
+  ASSERT_TRUE(domain_->post_send(peer, region_, memory_, 1));
+  ASSERT_TRUE(domain_->post_receive(region_, memory_, 1));
+  EXPECT_EQ(at_[0]->sends.size() + at_[0]->receives.size(), 2u);
+}
+
+TEST_F(EndpointsTest, ABatchGoesToTheFirstInOneCall) {
+  std::vector<Write> writes(4);
+  for (Write& write : writes) {
+    write.peer = connect(2);
+    write.region = region_;
+    write.source = Bytes(memory_).first(64);
+  }
+  EXPECT_EQ(domain_->post_writes(writes), 4u);
+  EXPECT_EQ(at_[0]->batches, Counts{4});
+  at_[0]->is_full = true;
+  EXPECT_EQ(domain_->post_writes(writes), 0u);
+}
+
+TEST_F(EndpointsTest, APeerWithFewerEndpointsIsReachedOverAsMany) {
+  const uint32_t one = connect(0), two = connect(1);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(post(one, 1000));
+  EXPECT_EQ(counts(), (Counts{4, 0, 0}));
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(post(two, 1000));
+  EXPECT_EQ(counts(), (Counts{4, 4, 0}));
+}
+
+TEST_F(EndpointsTest, WhatOneHasNoRoomForTakesAnother) {
+  const uint32_t peer = connect(2);
+  at_[0]->is_full = at_[1]->is_full = true;
+  ASSERT_TRUE(post(peer, 1000));
+  EXPECT_EQ(counts(), (Counts{0, 0, 1}));
+  at_[2]->is_full = true;
+  EXPECT_FALSE(post(peer, 1000));
+  at_[0]->is_full = at_[1]->is_full = at_[2]->is_full = false;
+  ASSERT_TRUE(post(peer, 1000));
+  EXPECT_EQ(counts(), (Counts{1, 0, 1})) << "what was refused does not count";
+}
+
+TEST_F(EndpointsTest, EachPostingComesBackWithItsOwnContext) {
+  const uint32_t peer = connect(2);
+  for (const uint64_t context : {40u, 41u, 42u}) ASSERT_TRUE(post(peer, 1000, context));
+  ASSERT_TRUE(domain_->post_receive(region_, memory_, 43));
+  for (FakeEndpoint* endpoint : at_) endpoint->end_all(true);
+  at_[0]->ended.push_back({Event::kReceived, true, 0, 9, at_[0]->receives.front()});
+  at_[1]->ended.push_back({Event::kImmediate, true, 5, 0, 0, 3});
+  std::vector<uint64_t> contexts;
+  for (const Completion& completion : poll()) {
+    if (completion.event == Event::kImmediate)
+      EXPECT_EQ(completion.immediate * 10 + completion.slices, 53u);
+    else
+      contexts.push_back(completion.context);
+  }
+  std::sort(contexts.begin(), contexts.end());
+  EXPECT_EQ(contexts, (std::vector<uint64_t>{40, 41, 42, 43}));
+}
+
+/// How many writes pass over the second endpoint until it carries one again.
+TEST_F(EndpointsTest, AWayThatFailsRestsLongerEachTime) {
+  const uint32_t peer = connect(1);
+  const auto fail_the_second = [&] {
+    at_[0]->is_full = true;
+    ASSERT_TRUE(post(peer, 1000));
+    at_[0]->is_full = false;
+    at_[1]->end_all(false);
+    (void)poll();
+  };
+  const auto writes_until_used = [&] {
+    for (size_t passed = 0;; ++passed) {
+      if (passed > 10'000) return passed;
+      EXPECT_TRUE(post(peer, 4000));
+      if (!at_[1]->writes.empty()) return passed;
+    }
+  };
+  fail_the_second();
+  const size_t first = writes_until_used();
+  EXPECT_GE(first, 16u);
+  EXPECT_LE(first, 1000u);
+  at_[1]->end_all(false);
+  (void)poll();
+  EXPECT_EQ(writes_until_used(), 2 * first);
+  end_all();
+  fail_the_second();
+  EXPECT_EQ(writes_until_used(), first) << "one has succeeded since";
+}
+
+TEST_F(EndpointsTest, MemoryHasOneNameAtAllEndpoints) {
+  const uint32_t door = domain_->open_door().value();
+  const auto expect_one_name = [&](uint32_t region) {
+    const RemoteRange range = domain_->remote_range(region);
+    for (const FakeEndpoint* endpoint : at_) EXPECT_EQ(endpoint->regions.rbegin()->second, range);
+  };
+  expect_one_name(domain_->add_region(memory_, Access::kRemoteWrite).value());
+  expect_one_name(domain_->add_door_region(door, memory_).value());
+}
+
+TEST_F(EndpointsTest, ARegionThatOneCannotAddIsAtNone) {
+  const uint32_t door = domain_->open_door().value();
+  at_[2]->refuses_twins = true;
+  const auto regions = [&] {
+    Counts all;
+    for (const FakeEndpoint* endpoint : at_) all.push_back(endpoint->regions.size());
+    return all;
+  };
+  const Counts before = regions();
+  EXPECT_FALSE(domain_->add_region(memory_, Access::kRemoteWrite).ok());
+  EXPECT_FALSE(domain_->add_door_region(door, memory_).ok());
+  EXPECT_EQ(regions(), before);
+  at_[2]->refuses_twins = false;
+  const uint32_t added = domain_->add_door_region(door, memory_).value();
+  EXPECT_NE(regions(), before);
+  domain_->remove_region(added);
+  EXPECT_EQ(regions(), before);
+}
+
+TEST_F(EndpointsTest, DoorsBeyondTheLimitAreOpenAtTheFirstAlone) {
+  std::vector<uint32_t> doors;
+  for (size_t i = 0; i < kDoorsMax + 1; ++i) doors.push_back(domain_->open_door().value());
+  EXPECT_EQ(domain_->further_door_addresses(doors[0]).size(), 2u);
+  EXPECT_EQ(domain_->further_door_addresses(doors.back()).size(), 0u);
+  EXPECT_TRUE(domain_->add_door_region(doors.back(), memory_).ok());
+  EXPECT_EQ(at_[1]->doors, kDoorsMax);
+  domain_->close_door(doors[0]);
+  const uint32_t later = domain_->open_door().value();
+  EXPECT_EQ(domain_->further_door_addresses(later).size(), 2u) << "its place is free again";
+}
+
+TEST_F(EndpointsTest, ADoorIsOverOnceItIsOverAtAll) {
+  const uint32_t door = domain_->open_door().value();
+  at_[2]->drains = Drain::kEnding;
+  domain_->close_door(door);
+  EXPECT_EQ(domain_->drain_door(door), Drain::kEnding);
+  (void)domain_->open_door();  // which looks at what has ended
+  EXPECT_EQ(domain_->drain_door(door), Drain::kEnding);
+  at_[2]->drains = Drain::kOver;
+  EXPECT_EQ(domain_->drain_door(door), Drain::kOver);
+}
+
+TEST_F(EndpointsTest, APeerLeavesAllEndpoints) {
+  const uint32_t peer = connect(2);
+  domain_->abandon(peer, Absence::kSilent);
+  for (const FakeEndpoint* endpoint : at_) EXPECT_EQ(endpoint->abandoned.size(), 1u);
+  ASSERT_TRUE(post(peer, 1000));
+  ASSERT_TRUE(post(peer, 1000));
+  domain_->disconnect(peer);
+  for (const FakeEndpoint* endpoint : at_) EXPECT_EQ(endpoint->disconnected.size(), 1u);
+  at_[1]->end_all(false);
+  EXPECT_EQ(poll().size(), 1u) << "what was under way comes back";
+}
+
+}  // namespace
+}  // namespace braid::fabric
