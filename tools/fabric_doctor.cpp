@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "cuda/driver.h"
+#include "fabric/library/endpoint_count.h"
 #include "fabric/library/rail_address.h"
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/trust.h"
@@ -50,6 +51,23 @@ bool describe_rails(const std::vector<topology::Nic>& nics) {
                  : fmt::format("{} is not set, so other hosts are not reached unless the program "
                                "names addresses or NICs",
                                fabric::kNicsVariable));
+  return true;
+}
+
+/// False: no engine opens.
+bool describe_endpoints(const std::string& address, const std::vector<topology::Nic>& nics) {
+  const Result<fabric::RailChoice> choice = fabric::rails_for({}, nics);
+  const size_t rails = choice.ok() ? choice.value().addresses.size() : 1;
+  const Result<fabric::EndpointCount> counts = fabric::endpoint_count(rails, nics);
+  if (!counts.ok()) {
+    fmt::print("endpoints     no: {}\n", counts.status().message());
+    return false;
+  }
+  const fabric::EndpointCount& count = counts.value();
+  fmt::print("endpoints     {} on a rail at {} whose bytes the CPU copies (tcp;ofi_rxm, shm): {}\n",
+             count.at(address), address,
+             count.asked ? fmt::format("as {} says", fabric::kEndpointsVariable)
+                         : fmt::format("by its NIC, {} rails and {} CPUs", rails, count.room.cpus));
   return true;
 }
 
@@ -228,6 +246,7 @@ int fabric_doctor(const std::string& address) {
   fmt::print("{}\n", nics_text(nics));
   const bool has_rails = describe_rails(nics);
   const bool has_address = describe_address(address, nics);
+  const bool has_endpoints = describe_endpoints(address, nics);
   const bool has_secret = describe_secret(address);
   describe_shared_memory();
   const auto library = ofi::library();
@@ -239,7 +258,8 @@ int fabric_doctor(const std::string& address) {
   }
   const bool has_provider = library.ok() && describe_providers(address);
   const bool has_local = describe_gpu_memory(address, library.ok());
-  return has_rails && has_address && has_secret && (has_provider || has_local) ? 0 : 1;
+  return has_rails && has_endpoints && has_address && has_secret && (has_provider || has_local) ? 0
+                                                                                                : 1;
 }
 
 }  // namespace braid::tools

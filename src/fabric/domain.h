@@ -142,6 +142,8 @@ class Domain {
   virtual Result<uint32_t> connect_all(Bytes address, std::span<const Bytes> /*further*/) {
     return connect(address);
   }
+  /// How many of the domain's endpoints have a connection to the peer.
+  virtual size_t ways(uint32_t /*peer*/) const { return 1; }
   virtual void disconnect(uint32_t peer) = 0;
   /// For a peer that is not disconnected yet, and is written to no more. Postings under way to it
   /// fail before long, if nobody can read their sources then. On some wires they stay under way

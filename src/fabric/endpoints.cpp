@@ -39,6 +39,7 @@ class JoinedDomain final : public Domain {
 
   Result<uint32_t> connect(Bytes address) override { return first().connect(address); }
   Result<uint32_t> connect_all(Bytes address, std::span<const Bytes> further) override;
+  size_t ways(uint32_t peer) const override;
   void disconnect(uint32_t peer) override;
   void abandon(uint32_t peer, Absence absence) override;
 
@@ -68,11 +69,17 @@ class JoinedDomain final : public Domain {
     uint32_t peer = 0;  // the endpoint's number of it
     WayHealth health = {};
   };
+  /// A peer that is reached over several endpoints.
+  struct Peer {
+    uint64_t connection = 0;  // never used twice: numbers of peers are
+    std::vector<Way> further;
+  };
   struct Posting {
     size_t endpoint = 0;
     uint32_t peer = 0;
     uint64_t size_bytes = 0;  // of a write
     uint64_t context = 0;     // the caller's
+    uint64_t connection = 0;  // of a large write to a peer with several ways
   };
   using Ending = std::unordered_map<uint32_t, Numbers>;
   struct Choices {
@@ -95,7 +102,9 @@ class JoinedDomain final : public Domain {
   template <typename AddAt>
   Status add_twins(uint32_t region, size_t count, const AddAt& add_at);
   void remove_twins(const Numbers& twins);
-  Choices choices(std::vector<Way>& ways) const;
+  Choices choices(Peer& peer) const;
+  bool post_large(Posting posting, const Write& write, Peer& peer);
+  void note_end(const Posting& posting, bool ok);
   bool post_at(const Posting& posting, Write write);
   template <typename Post>
   bool post_message(const Posting& posting, const Post& post);
@@ -112,7 +121,8 @@ class JoinedDomain final : public Domain {
   std::unordered_map<uint32_t, Numbers> doors_;  // that are open at several endpoints
   Ending removed_;                               // regions that may still be written
   Ending closing_doors_;
-  std::unordered_map<uint32_t, std::vector<Way>> ways_;  // of peers with several
+  std::unordered_map<uint32_t, Peer> peers_;  // those with several ways
+  uint64_t connections_ = 0;                  // ever
   SlotMap<Posting> postings_;
   std::vector<Write> batch_;  // of one call
   size_t polled_first_ = 0;   // in turns: each may fill the room for ever
@@ -214,31 +224,37 @@ Drain JoinedDomain::drain(uint32_t region) const {
 
 Result<uint32_t> JoinedDomain::connect_all(Bytes address, std::span<const Bytes> further) {
   BRAID_LET(peer, first().connect(address));
-  std::vector<Way> ways;
+  if (further.empty() || peers_.size() >= options_.doors_max) return peer;
+  Peer connected{++connections_, {}};
   const size_t count = std::min(further.size(), endpoints_.size() - 1);
   for (size_t place = 0; place < count; ++place) {
     const Result<uint32_t> there = this->further(place).connect(further[place]);
     if (!there.ok()) break;  // fewer ways suffice
-    ways.push_back({there.value()});
+    connected.further.push_back({there.value()});
   }
-  if (!ways.empty()) ways_[peer] = std::move(ways);
+  if (!connected.further.empty()) peers_[peer] = std::move(connected);
   return peer;
+}
+
+size_t JoinedDomain::ways(uint32_t peer) const {
+  const auto found = peers_.find(peer);
+  return found == peers_.end() ? 1 : 1 + found->second.further.size();
 }
 
 void JoinedDomain::disconnect(uint32_t peer) {
   first().disconnect(peer);
-  const auto ways = ways_.extract(peer);
-  if (ways.empty()) return;
-  for (size_t place = 0; place < ways.mapped().size(); ++place)
-    further(place).disconnect(ways.mapped()[place].peer);
+  const auto gone = peers_.extract(peer);
+  if (gone.empty()) return;
+  for (size_t place = 0; place < gone.mapped().further.size(); ++place)
+    further(place).disconnect(gone.mapped().further[place].peer);
 }
 
 void JoinedDomain::abandon(uint32_t peer, Absence absence) {
   first().abandon(peer, absence);
-  const auto found = ways_.find(peer);
-  if (found == ways_.end()) return;
-  for (size_t place = 0; place < found->second.size(); ++place)
-    further(place).abandon(found->second[place].peer, absence);
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return;
+  for (size_t place = 0; place < found->second.further.size(); ++place)
+    further(place).abandon(found->second.further[place].peer, absence);
 }
 
 Result<uint32_t> JoinedDomain::open_door() {
@@ -288,11 +304,11 @@ void JoinedDomain::forget_ended() {
 // ---- Postings ----
 
 /// The endpoints that a large write to this peer may take, the one with the least to carry first.
-JoinedDomain::Choices JoinedDomain::choices(std::vector<Way>& ways) const {
+JoinedDomain::Choices JoinedDomain::choices(Peer& peer) const {
   Choices all;
   all.at[all.count++] = 0;
-  for (size_t place = 0; place < ways.size(); ++place)
-    if (!ways[place].health.rests()) all.at[all.count++] = endpoint_at(place);
+  for (size_t place = 0; place < peer.further.size(); ++place)
+    if (!peer.further[place].health.rests()) all.at[all.count++] = endpoint_at(place);
   std::stable_sort(all.at.begin(), all.at.begin() + all.count, [this](size_t a, size_t b) {
     return endpoints_[a].under_way_bytes < endpoints_[b].under_way_bytes;
   });
@@ -300,19 +316,26 @@ JoinedDomain::Choices JoinedDomain::choices(std::vector<Way>& ways) const {
 }
 
 bool JoinedDomain::post_write(const Write& write) {
-  Posting posting{0, write.peer, size_of(write), write.context};
-  const auto ways = ways_.find(write.peer);
-  if (ways == ways_.end() || posting.size_bytes <= options_.small_write_bytes)
+  const Posting posting{0, write.peer, size_of(write), write.context};
+  const auto peer = peers_.find(write.peer);
+  if (peer == peers_.end() || posting.size_bytes <= options_.small_write_bytes)
     return post_at(posting, write);
-  const Choices all = choices(ways->second);
+  return post_large(posting, write, peer->second);
+}
+
+bool JoinedDomain::post_large(Posting posting, const Write& write, Peer& peer) {
+  posting.connection = peer.connection;
+  const Choices all = choices(peer);
   return std::any_of(all.at.begin(), all.at.begin() + all.count, [&](size_t endpoint) {
-    Write there = write;
-    if (endpoint > 0) {
-      there.peer = ways->second[endpoint - 1].peer;
-      there.region = twins_.at(write.region)[endpoint - 1];
-    }
     posting.endpoint = endpoint;
-    return post_at(posting, there);
+    if (endpoint == 0) return post_at(posting, write);
+    Way& way = peer.further[endpoint - 1];
+    Write there = write;
+    there.peer = way.peer;
+    there.region = twins_.at(write.region)[endpoint - 1];
+    if (!post_at(posting, there)) return false;
+    way.health.posted();
+    return true;
   });
 }
 
@@ -384,9 +407,20 @@ void JoinedDomain::give_back_context(Completion& completion) {
   postings_.erase(completion.context);
   completion.context = posting.context;
   endpoints_[posting.endpoint].under_way_bytes -= posting.size_bytes;
-  if (posting.endpoint == 0) return;
-  const auto ways = ways_.find(posting.peer);
-  if (ways != ways_.end()) ways->second[posting.endpoint - 1].health.ended(completion.ok);
+  if (posting.connection != 0) note_end(posting, completion.ok);
+}
+
+/// The peer may be gone, and another one have its number.
+void JoinedDomain::note_end(const Posting& posting, bool ok) {
+  const auto peer = peers_.find(posting.peer);
+  if (peer == peers_.end() || peer->second.connection != posting.connection) return;
+  for (size_t place = 0; place < peer->second.further.size(); ++place) {
+    WayHealth& health = peer->second.further[place].health;
+    if (posting.endpoint == endpoint_at(place))
+      health.ended(ok);
+    else if (ok)
+      health.other_ended();
+  }
 }
 
 bool JoinedDomain::has_copied() const {

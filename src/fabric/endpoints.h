@@ -21,8 +21,8 @@ namespace braid::fabric {
 inline constexpr size_t kEndpointsMax = 16;
 
 struct EndpointOptions {
-  /// So many doors are open at all endpoints at once. Each costs descriptors, so further ones are
-  /// open at the first endpoint alone.
+  /// So many doors are open at all endpoints at once, and so many peers are connected over several.
+  /// Each costs descriptors and memory, so further ones have the first endpoint alone.
   size_t doors_max = 64;
   uint64_t small_write_bytes = 8 << 10;  ///< at most
 };

@@ -25,7 +25,8 @@ std::vector<RouteStatistics> Engine::routes() const {
     for (size_t rail = 0; rail < peer.routes.size(); ++rail) {
       const Route& route = peer.routes[rail];
       all.push_back({id, peer.engine, rail, route.health.state(), route.writes, route.bytes,
-                     route.failures, route.under_way_bytes, route.rate.bytes_per_s(now_ns_)});
+                     route.failures, route.under_way_bytes, route.rate.bytes_per_s(now_ns_),
+                     worker_.rail(rail).ways(route.peer)});
     }
   });
   return all;

@@ -21,6 +21,7 @@ struct RouteStatistics {
   uint64_t failures = 0;  ///< of slices and messages
   uint64_t under_way_bytes = 0;
   uint64_t bytes_per_s = 0;  ///< lately (policy/recent_rate.h)
+  uint64_t endpoints = 1;    ///< of the rail, over which large writes go (endpoints.h)
 };
 
 /// One rail, whoever is at its other end.
@@ -28,7 +29,7 @@ struct RailStatistics {
   std::string provider;
   bool is_retired = false;
   uint64_t immediates = 0;  ///< arrived from all peers: they carry no sender
-  uint64_t endpoints = 1;   ///< that carry large writes together
+  uint64_t endpoints = 1;   ///< that it has open
 };
 
 struct PeerStatistics {

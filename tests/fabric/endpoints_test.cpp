@@ -9,6 +9,8 @@
 #include <deque>
 #include <map>
 
+#include "fabric/policy/way_health.h"
+
 namespace braid::fabric {
 namespace {
 
@@ -50,7 +52,7 @@ class FakeEndpoint final : public Domain {
   }
   size_t post_writes(std::span<const Write> all) override {
     batches.push_back(all.size());
-    return Domain::post_writes(all);
+    return Domain::post_writes(all.first(std::min(all.size(), takes_at_once)));
   }
   bool post_send(uint32_t, uint32_t, Bytes, uint64_t context) override {
     sends.push_back(context);
@@ -73,6 +75,7 @@ class FakeEndpoint final : public Domain {
   }
 
   bool is_full = false, refuses_twins = false;
+  size_t takes_at_once = 100;
   Drain drains = Drain::kOver;
   uint32_t doors = 0;
   std::map<uint32_t, RemoteRange> regions;
@@ -183,16 +186,25 @@ TEST_F(EndpointsTest, SmallWritesAndMessagesTakeTheFirst) {
 }
 
 TEST_F(EndpointsTest, ABatchGoesToTheFirstInOneCall) {
+  const uint32_t peer = connect(2);
   std::vector<Write> writes(4);
-  for (Write& write : writes) {
-    write.peer = connect(2);
-    write.region = region_;
-    write.source = Bytes(memory_).first(64);
+  for (size_t i = 0; i < writes.size(); ++i) {
+    writes[i].peer = peer;
+    writes[i].region = region_;
+    writes[i].source = Bytes(memory_).first(64);
+    writes[i].context = 40 + i;
   }
-  EXPECT_EQ(domain_->post_writes(writes), 4u);
+  at_[0]->takes_at_once = 3;
+  EXPECT_EQ(domain_->post_writes(writes), 3u);
   EXPECT_EQ(at_[0]->batches, Counts{4});
-  at_[0]->is_full = true;
-  EXPECT_EQ(domain_->post_writes(writes), 0u);
+  EXPECT_EQ(counts(), (Counts{3, 0, 0}));
+  EXPECT_EQ(domain_->post_writes(std::span(writes).subspan(3)), 1u);
+  at_[0]->end_all(true);
+  std::vector<uint64_t> contexts;
+  for (const Completion& completion : poll()) contexts.push_back(completion.context);
+  EXPECT_EQ(contexts, (std::vector<uint64_t>{40, 41, 42, 43}));
+  ASSERT_TRUE(post(peer, 1000));
+  EXPECT_EQ(counts(), (Counts{1, 0, 0})) << "the first is idle again";
 }
 
 TEST_F(EndpointsTest, APeerWithFewerEndpointsIsReachedOverAsMany) {
@@ -233,33 +245,76 @@ TEST_F(EndpointsTest, EachPostingComesBackWithItsOwnContext) {
   EXPECT_EQ(contexts, (std::vector<uint64_t>{40, 41, 42, 43}));
 }
 
-/// How many writes pass over the second endpoint until it carries one again.
-TEST_F(EndpointsTest, AWayThatFailsRestsLongerEachTime) {
-  const uint32_t peer = connect(1);
-  const auto fail_the_second = [&] {
+class WayTest : public EndpointsTest {
+ protected:
+  void SetUp() override {
+    EndpointsTest::SetUp();
+    peer_ = connect(1);
+  }
+  /// `count` writes over the second endpoint end at once.
+  void end_second(bool ok, int count = 1) {
     at_[0]->is_full = true;
-    ASSERT_TRUE(post(peer, 1000));
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(post(peer_, 1000));
+    }
     at_[0]->is_full = false;
-    at_[1]->end_all(false);
-    (void)poll();
-  };
-  const auto writes_until_used = [&] {
-    for (size_t passed = 0;; ++passed) {
-      if (passed > 10'000) return passed;
-      EXPECT_TRUE(post(peer, 4000));
-      if (!at_[1]->writes.empty()) return passed;
+    at_[1]->end_all(ok);
+    while (!poll().empty()) {
+    }
+  }
+  /// How many writes pass over the second endpoint until it carries one again, which fails.
+  size_t passes() {
+    for (size_t passed = 0; passed < 10'000; ++passed) {
+      EXPECT_TRUE(post(peer_, 4000));
+      if (at_[1]->writes.empty()) continue;
+      at_[1]->end_all(false);
+      (void)poll();
+      return passed;
+    }
+    return kForGood;
+  }
+  static constexpr size_t kForGood = ~size_t{0};
+  uint32_t peer_ = 0;
+};
+
+TEST_F(WayTest, AWayThatBreaksRestsLongerEachTimeAndIsThenLeft) {
+  end_second(false, 5);
+  EXPECT_EQ(passes(), WayHealth::kRestWrites) << "five writes fail by one break";
+  EXPECT_EQ(passes(), 2 * WayHealth::kRestWrites);
+  EXPECT_EQ(passes(), 4 * WayHealth::kRestWrites);
+  EXPECT_EQ(passes(), kForGood);
+}
+
+TEST_F(WayTest, ASuccessForgivesTheBreaksBeforeIt) {
+  for (int i = 0; i < 10; ++i) {
+    end_second(false);
+    for (size_t writes = 0; writes < WayHealth::kRestWrites; ++writes) {
+      ASSERT_TRUE(post(peer_, 4000));
+    }
+    ASSERT_TRUE(at_[1]->writes.empty());
+    end_second(true);
+    end_all();
+  }
+}
+
+TEST_F(WayTest, AWayOnWhichNothingEndsRestsUntilSomethingDoes) {
+  at_[0]->is_full = true;
+  ASSERT_TRUE(post(peer_, 1000));
+  at_[0]->is_full = false;
+  const auto write_over_others = [&](uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      ASSERT_TRUE(post(peer_, 200));
+      at_[0]->end_all(true);
+      (void)poll();
     }
   };
-  fail_the_second();
-  const size_t first = writes_until_used();
-  EXPECT_GE(first, 16u);
-  EXPECT_LE(first, 1000u);
-  at_[1]->end_all(false);
-  (void)poll();
-  EXPECT_EQ(writes_until_used(), 2 * first);
+  write_over_others(WayHealth::kSilentWrites);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(post(peer_, 4000));
+  EXPECT_EQ(counts(), (Counts{3, 1, 0})) << "it holds one write";
   end_all();
-  fail_the_second();
-  EXPECT_EQ(writes_until_used(), first) << "one has succeeded since";
+  ASSERT_TRUE(post(peer_, 4000));
+  ASSERT_TRUE(post(peer_, 4000));
+  EXPECT_EQ(counts(), (Counts{1, 1, 0}));
 }
 
 TEST_F(EndpointsTest, MemoryHasOneNameAtAllEndpoints) {
@@ -316,14 +371,27 @@ TEST_F(EndpointsTest, ADoorIsOverOnceItIsOverAtAll) {
 
 TEST_F(EndpointsTest, APeerLeavesAllEndpoints) {
   const uint32_t peer = connect(2);
+  ASSERT_TRUE(post(peer, 1000));
+  ASSERT_TRUE(post(peer, 1000));
   domain_->abandon(peer, Absence::kSilent);
   for (const FakeEndpoint* endpoint : at_) EXPECT_EQ(endpoint->abandoned.size(), 1u);
-  ASSERT_TRUE(post(peer, 1000));
-  ASSERT_TRUE(post(peer, 1000));
   domain_->disconnect(peer);
   for (const FakeEndpoint* endpoint : at_) EXPECT_EQ(endpoint->disconnected.size(), 1u);
+  at_[0]->connected.clear();  // its number is used again
+  ASSERT_EQ(connect(0), peer);
+  EXPECT_EQ(domain_->ways(peer), 1u);
   at_[1]->end_all(false);
   EXPECT_EQ(poll().size(), 1u) << "what was under way comes back";
+}
+
+TEST_F(EndpointsTest, PeersBeyondTheLimitAreReachedOverTheFirstAlone) {
+  std::vector<uint32_t> peers;
+  for (size_t i = 0; i < kDoorsMax + 1; ++i) peers.push_back(connect(2));
+  EXPECT_EQ(domain_->ways(peers[0]), kCount);
+  EXPECT_EQ(domain_->ways(peers.back()), 1u);
+  EXPECT_EQ(at_[1]->connected.size(), kDoorsMax);
+  domain_->disconnect(peers[0]);
+  EXPECT_EQ(domain_->ways(connect(2)), kCount) << "there is room again";
 }
 
 }  // namespace

@@ -72,6 +72,12 @@ class FabricEndpointsTest : public FabricRailsTest,
 TEST_P(FabricEndpointsTest, CarryLargeAndSmallWrites) {
   const auto report = owner_->report(Fabric::Form::kJson).value();
   EXPECT_NE(report.find(R"("endpoints":3)"), std::string::npos) << report;
+  for (Fabric* fabric : {&*owner_, &*writer_}) {
+    const std::string json = fabric->report(Fabric::Form::kJson).value();
+    const std::string routes = json.substr(json.find(R"("routes")"));
+    EXPECT_NE(routes.find(R"("endpoints":3)"), std::string::npos) << routes;
+    EXPECT_EQ(routes.find(R"("endpoints":1)"), std::string::npos) << routes;
+  }
   std::vector<std::byte> memory(8 << 20), source(memory.size());
   std::mt19937_64 random(7);
   for (std::byte& byte : source) byte = static_cast<std::byte>(random());
@@ -95,6 +101,15 @@ TEST_P(FabricEndpointsTest, CarryLargeAndSmallWrites) {
 
 INSTANTIATE_TEST_SUITE_P(Providers, FabricEndpointsTest, testing::Values("tcp;ofi_rxm"),
                          [](const auto&) { return "tcp"; });
+
+TEST(FabricEndpoints, AStagedRailHasOne) {
+  fabric::test::use_fake_providers();
+  const SetVariable asked("BRAID_FABRIC_ENDPOINTS", "3");
+  Fabric::Options options{"tcp;ofi_rxm", {"127.0.0.1"}};
+  options.gpu_memory = true;
+  const auto report = Fabric::open(options).value().report(Fabric::Form::kJson).value();
+  EXPECT_NE(report.find(R"("endpoints":1)"), std::string::npos) << report;
+}
 
 TEST(FabricEndpoints, ANumberThatIsNoneIsAnErrorThatNamesIt) {
   fabric::test::use_fake_providers();

@@ -2,6 +2,7 @@
 // hold, and an owner that takes it back, stands still or is killed harms nobody.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -233,11 +234,11 @@ TEST(TransferMapped, SegmentsThatAreOpenedAndClosedLeaveNothingBehind) {
   Initiator me(owner, options);
   const size_t usual_mappings = mapping_count();
   EXPECT_EQ(usual_mappings, 4u) << "two boards and two buffers";
-  size_t usual_descriptors = 0;
+  size_t usual_descriptors = 0;  // the rail over TCP may still connect when a segment is open
   for (int turn = 0; turn < 200; ++turn) {
     ASSERT_TRUE(me.transfer.close_segment(me.segment).ok());
     me.segment = me.transfer.open_segment(owner.name, Initiator::kLimit).value();
-    if (turn == 20) usual_descriptors = descriptor_count();
+    if (turn <= 20) usual_descriptors = std::max(usual_descriptors, descriptor_count());
   }
   EXPECT_TRUE(eventually([&] { return descriptor_count() <= usual_descriptors + 8; }));
   EXPECT_TRUE(eventually([&] { return mapping_count() == usual_mappings; })) << mapping_count();

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/try.h"
 #include "fabric/endpoints.h"
 
 namespace braid::fabric {
@@ -62,6 +63,11 @@ Result<std::optional<size_t>> asked_endpoints(const char* variable) {
         std::string(variable) + "='" + asked + "': this is no number of connections",
         "It is a number from 1 to " + std::to_string(kEndpointsMax));
   return std::optional(count);
+}
+
+Result<EndpointCount> endpoint_count(size_t addresses, const std::vector<topology::Nic>& nics) {
+  BRAID_LET(asked, asked_endpoints(kEndpointsVariable));
+  return EndpointCount{asked, endpoint_room(addresses), nics};
 }
 
 size_t doors_at_all_endpoints(const EndpointRoom& room, size_t endpoints) {

@@ -52,7 +52,7 @@ const std::vector<Count>& counts() {
 /// One number of a peer over a rail.
 using Column = Metric<uint64_t RouteStatistics::*>;
 
-constexpr std::array<Column, 5> kColumns = {{
+constexpr std::array<Column, 6> kColumns = {{
     {"writes", "braid_fabric_writes_total", "counter", "Slices that have been written.",
      &RouteStatistics::writes},
     {"bytes", "braid_fabric_bytes_total", "counter", "Bytes that have been written.",
@@ -63,6 +63,8 @@ constexpr std::array<Column, 5> kColumns = {{
      &RouteStatistics::under_way_bytes},
     {"bytes_per_s", "braid_fabric_bytes_per_second", "gauge",
      "Bytes that were written in the last half second, a second.", &RouteStatistics::bytes_per_s},
+    {"endpoints", "braid_fabric_route_endpoints", "gauge",
+     "Endpoints over which large writes go to the peer.", &RouteStatistics::endpoints},
 }};
 
 constexpr std::array kStates = {RailState::kUp, RailState::kSuspect, RailState::kDown,
@@ -193,7 +195,7 @@ void write_prometheus(const EngineReport& report, TextWriter& out) {
   };
   write_head("braid_fabric_immediates_total", "counter", "Immediates that have arrived.", out);
   write_by_rail("braid_fabric_immediates_total", &RailStatistics::immediates);
-  write_head("braid_fabric_endpoints", "gauge", "Endpoints that carry large writes together.", out);
+  write_head("braid_fabric_endpoints", "gauge", "Endpoints that the rail has open.", out);
   write_by_rail("braid_fabric_endpoints", &RailStatistics::endpoints);
   for (const Column& column : kColumns) {
     write_head(column, out);

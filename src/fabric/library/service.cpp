@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "base/try.h"
@@ -34,40 +35,42 @@ int kind_of(About about) {
   return 0;
 }
 
-/// How many endpoints a rail has where the CPU copies every byte.
-struct EndpointCount {
-  std::optional<size_t> asked;
-  EndpointRoom room;
-  const std::vector<topology::Nic>& nics;
-  size_t at(const std::string& address) const {
-    return asked.value_or(usual_endpoints(link_gbps(address, nics), room));
+std::unique_ptr<Domain> open_further(const ofi::Quirks& quirks, const std::string& address) {
+  Result<std::unique_ptr<Domain>> opened = ofi::open_domain(quirks, address);
+  if (!opened.ok()) return nullptr;
+  try {
+    return with_progress_thread(std::move(opened).value());
+  } catch (const std::system_error&) {  // no thread
+    return nullptr;
   }
-};
+}
 
 /// Each further endpoint has a thread. Where there is no room for as many, fewer suffice.
 Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
                                                const std::string& address,
                                                const EndpointCount& counts) {
   BRAID_LET(first, ofi::open_domain(quirks, address));
-  const size_t count = quirks.copies_by_cpu ? counts.at(address) : 1;
+  const size_t wanted = quirks.copies_by_cpu ? counts.at(address) : 1;
+  EndpointOptions options;
+  options.doors_max = doors_at_all_endpoints(counts.room, wanted);
+  if (options.doors_max == 0) return std::move(first);
   std::vector<std::unique_ptr<Domain>> endpoints;
   endpoints.push_back(std::move(first));
-  while (endpoints.size() < count) {
-    Result<std::unique_ptr<Domain>> further = ofi::open_domain(quirks, address);
-    if (!further.ok()) break;
-    endpoints.push_back(with_progress_thread(std::move(further).value()));
+  while (endpoints.size() < wanted) {
+    std::unique_ptr<Domain> further = open_further(quirks, address);
+    if (further == nullptr) break;
+    endpoints.push_back(std::move(further));
   }
   if (endpoints.size() == 1) return std::move(endpoints.front());
-  EndpointOptions options;
-  options.doors_max = doors_at_all_endpoints(counts.room, endpoints.size());
   return join_endpoints(std::move(endpoints), options);
 }
 
 /// None of these providers can access GPU memory.
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           const EndpointCount& counts, bool has_gpu_memory) {
-  BRAID_LET(wire, open_endpoints(quirks, address, counts));
-  return has_gpu_memory ? staged::stage(std::move(wire)) : std::move(wire);
+  if (!has_gpu_memory) return open_endpoints(quirks, address, counts);
+  BRAID_LET(wire, ofi::open_domain(quirks, address));
+  return staged::stage(std::move(wire));
 }
 
 Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
@@ -100,8 +103,7 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
   if (!secret.ok()) return secret.status();
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
-  BRAID_LET(asked, asked_endpoints(kEndpointsVariable));
-  const EndpointCount counts{asked, endpoint_room(choice.value().addresses.size()), nics};
+  BRAID_LET(counts, endpoint_count(choice.value().addresses.size(), nics));
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
     Result<std::unique_ptr<Domain>> rail = open_rail(wanted, counts, address);

@@ -1,33 +1,49 @@
-// Whether large writes take the way to a peer over one further endpoint (endpoints.h). After a
-// failure it rests for some writes, and after each further one for twice as many: the way over the
-// first endpoint may be whole. It counts writes, since nobody here has a clock. Pure.
+// Whether large writes take the way to a peer over one further endpoint (endpoints.h). It counts
+// writes, since nobody here has a clock. Pure.
+//
+// After a failure the way rests for some writes, and after each further one for twice as many: the
+// way over the first endpoint may be whole. What fails while it rests is of the same break. After
+// kBreaksMax breaks without a success in between it is not taken any more, since each trial may
+// fail a write of the user's. A way on which nothing ends, although other ways go on, rests until
+// something ends there.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace braid::fabric {
 
 class WayHealth {
  public:
-  static constexpr uint32_t kRestMin = 64;
-  static constexpr uint32_t kRestMax = 1 << 16;
+  static constexpr uint32_t kRestWrites = 64;  // after the first break
+  static constexpr uint32_t kBreaksMax = 4;
+  static constexpr uint32_t kSilentWrites = 512;
 
-  /// Asked once for each write.
+  /// Asked once for each write that looks for a way.
   bool rests() {
-    const bool does = rest_ > 0;
-    rest_ -= does ? 1 : 0;
-    return does;
+    if (breaks_ >= kBreaksMax || silence_ >= kSilentWrites) return true;
+    if (rest_ == 0) return false;
+    --rest_;
+    return true;
   }
-  /// A write that took it.
+  void posted() { ++under_way_; }
+  /// A write that took this way.
   void ended(bool ok) {
-    if (!ok) rest_ = next_rest_;
-    next_rest_ = ok ? kRestMin : std::min(2 * next_rest_, kRestMax);
+    --under_way_;
+    silence_ = 0;
+    if (ok) {
+      breaks_ = 0;
+    } else if (rest_ == 0) {
+      rest_ = kRestWrites << breaks_++;
+    }
   }
+  /// A large write to the same peer has ended well, which took another way.
+  void other_ended() { silence_ = under_way_ > 0 ? silence_ + 1 : 0; }
 
  private:
-  uint32_t rest_ = 0;
-  uint32_t next_rest_ = kRestMin;
+  uint32_t under_way_ = 0;
+  uint32_t rest_ = 0;     // writes
+  uint32_t breaks_ = 0;   // since the last success
+  uint32_t silence_ = 0;  // writes that have ended on other ways
 };
 
 }  // namespace braid::fabric

@@ -16,6 +16,7 @@
 #include "fabric/staged/domain.h"
 #include "transfer/library/addresses.h"
 #include "transfer/library/shm_room.h"
+#include "transfer/library/sockets.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -24,21 +25,9 @@ namespace {
 constexpr const char* kNetwork = "tcp;ofi_rxm";
 constexpr const char* kHost = "shm";
 constexpr const char* kThisHost = "this host";
-// An engine with hundreds of peers keeps room for the program's own files.
-constexpr size_t kDescriptorsOfSocket = 8192;
 constexpr double kUnknownGbps = 1.25;  // 10 Gbit/s
 constexpr double kLoopbackGbps = 2;
 constexpr double kSharedMemoryGbps = 5;
-
-/// How many rails an address of sockets gets.
-struct Sockets {
-  std::optional<size_t> asked;
-  fabric::EndpointRoom room;
-  size_t at(std::optional<double> nic_gbps) const {
-    const size_t usual = fabric::usual_endpoints(nic_gbps, room);
-    return asked.value_or(std::clamp<size_t>(room.descriptors / kDescriptorsOfSocket, 1, usual));
-  }
-};
 
 double assumed_gbps(const std::string& address) {
   return address.starts_with("127.") || address == "::1" ? kLoopbackGbps : kUnknownGbps;

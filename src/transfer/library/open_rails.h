@@ -1,5 +1,5 @@
 // Opens the rails of an engine of the library: one for each provider and address, and over sockets
-// further ones (fabric/library/endpoint_count.h). The engine's thread serves the first, which so is
+// further ones (transfer/library/sockets.h). The engine's thread serves the first, which so is
 // the soonest for small requests; each of the others has a thread of its own.
 #pragma once
 
@@ -19,10 +19,6 @@
 #include "transfer/places.h"
 
 namespace braid::transfer {
-
-/// How many rails over sockets an address gets: a number from 1 to kEndpointsMax; without it
-/// `usual_endpoints`, and as many as the limit of descriptors allows.
-inline constexpr const char* kSocketsVariable = "BRAID_TRANSFER_SOCKETS";
 
 struct OpenedRails {
   fabric::RailChoice choice;
