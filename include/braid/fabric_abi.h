@@ -29,8 +29,8 @@
  * refuses is BRAID_ERROR_REGION.
  *
  * Threads: any thread may call any function at any time, except while close runs. A thread of the
- * engine makes progress while no caller waits, and further ones copy where the CPU copies every byte
- * (BRAID_FABRIC_ENDPOINTS, docs/fabric.md). wait_..., accept, connect and revoke block up to
+ * engine makes progress while no caller waits, and further ones copy where the CPU copies every
+ * byte (BRAID_FABRIC_ENDPOINTS, docs/fabric.md). wait_..., accept, connect and revoke block up to
  * their limit; no other function waits for the network. Do not connect two engines of one process
  * over shm: libfabric lets them share mappings, and the process faults when one closes while the
  * other works.
