@@ -56,6 +56,12 @@ TEST(EndpointCount, TheProgramKeepsDescriptorsAndMemory) {
   EXPECT_EQ(doors_at_all_endpoints({16, 1024, 1}, 1), 0u) << "there is one endpoint";
 }
 
+TEST(EndpointCount, OthersKeepSharedMemory) {
+  EXPECT_FALSE(has_room_in_shm(64 << 20)) << "a container by default";
+  EXPECT_TRUE(has_room_in_shm(uint64_t{16} << 30));
+  EXPECT_GT(free_bytes_in_shm(), 0u);
+}
+
 TEST(EndpointCount, TheUserAsksByANumber) {
   const test::SetVariable variable(kEndpointsVariable, "7");
   const auto asked = asked_endpoints(kEndpointsVariable);

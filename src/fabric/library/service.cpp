@@ -50,7 +50,8 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
                                                const std::string& address,
                                                const EndpointCount& counts) {
   BRAID_LET(first, ofi::open_domain(quirks, address));
-  const size_t wanted = quirks.copies_by_cpu ? counts.at(address) : 1;
+  const bool has_room = quirks.reaches_hosts || has_room_in_shm(free_bytes_in_shm());
+  const size_t wanted = quirks.copies_by_cpu && has_room ? counts.at(address) : 1;
   EndpointOptions options;
   options.doors_max = doors_at_all_endpoints(counts.room, wanted);
   if (options.doors_max == 0) return std::move(first);
