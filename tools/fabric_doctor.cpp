@@ -12,6 +12,7 @@
 #include "fabric/library/endpoint_count.h"
 #include "fabric/library/rail_address.h"
 #include "fabric/library/rail_choice.h"
+#include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
@@ -20,7 +21,6 @@
 #include "tools/commands.h"
 #include "tools/topo_text.h"
 #include "topology/machine.h"
-#include "transfer/library/shm_room.h"
 
 namespace braid::tools {
 namespace {
@@ -91,8 +91,8 @@ bool describe_secret(const std::string& address) {
 }
 
 void describe_shared_memory() {
-  const transfer::ShmRoom room = transfer::shm_room();
-  const Status enough = transfer::check(room);
+  const fabric::ShmRoom room = fabric::shm_room();
+  const Status enough = fabric::check(room);
   fmt::print("/dev/shm      {}\n",
              enough.ok() ? fmt::format("{} MiB free", room.free_mib) : enough.message());
 }

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include "fabric/library/shm_room.h"
 #include "support/set_variable.h"
 
 namespace braid::fabric {
@@ -57,9 +58,9 @@ TEST(EndpointCount, TheProgramKeepsDescriptorsAndMemory) {
 }
 
 TEST(EndpointCount, OthersKeepSharedMemory) {
-  EXPECT_FALSE(has_room_in_shm(64 << 20)) << "a container by default";
-  EXPECT_TRUE(has_room_in_shm(uint64_t{16} << 30));
-  EXPECT_GT(free_bytes_in_shm(), 0u);
+  EXPECT_FALSE(is_ample({true, 64, 16})) << "a container by default";
+  EXPECT_TRUE(is_ample({true, 16384, 16}));
+  EXPECT_FALSE(is_ample({false, 16384, 16}));
 }
 
 TEST(EndpointCount, TheUserAsksByANumber) {

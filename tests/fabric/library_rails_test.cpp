@@ -59,17 +59,12 @@ TEST_F(FabricRailsTest, AWriteUsesTheRailsThatItsCallerNames) {
 }
 
 /// The bytes of many writes that are under way at once, over rails of several endpoints.
-class FabricEndpointsTest : public FabricRailsTest,
-                            public testing::WithParamInterface<const char*> {
+class FabricEndpointsTest : public FabricRailsTest {
  protected:
-  void SetUp() override {
-    fabric::test::use_fake_providers();
-    open(GetParam());
-  }
   const SetVariable asked_{"BRAID_FABRIC_ENDPOINTS", "3"};
 };
 
-TEST_P(FabricEndpointsTest, CarryLargeAndSmallWrites) {
+TEST_F(FabricEndpointsTest, CarryLargeAndSmallWrites) {
   const auto report = owner_->report(Fabric::Form::kJson).value();
   EXPECT_NE(report.find(R"("endpoints":3)"), std::string::npos) << report;
   for (Fabric* fabric : {&*owner_, &*writer_}) {
@@ -86,21 +81,20 @@ TEST_P(FabricEndpointsTest, CarryLargeAndSmallWrites) {
   const auto immediate = owner_->acquire_immediate().value();
   std::vector<Fabric::Ticket> tickets;
   uint64_t expected = 0;
-  for (uint64_t offset = 0, size = 64; offset<source.size(); size = size> 300'000 ? 64 : 3 * size) {
+  uint64_t size = 64;
+  for (uint64_t offset = 0; offset < source.size();) {
     const uint64_t bytes = std::min<uint64_t>(size, source.size() - offset);
     tickets.push_back(
         writer_->write(from, target, {offset, offset, bytes}, immediate, seconds(60)).value());
     expected += Fabric::immediates_of_write(bytes);
     offset += bytes;
+    size = size > 300'000 ? 64 : 3 * size;
   }
   for (const Fabric::Ticket ticket : tickets)
     EXPECT_EQ(writer_->wait(ticket, seconds(60)).value(), Fabric::TicketState::kDone);
   EXPECT_EQ(owner_->wait_count(immediate, expected, seconds(60)).value(), expected);
   EXPECT_EQ(memory, source);
 }
-
-INSTANTIATE_TEST_SUITE_P(Providers, FabricEndpointsTest, testing::Values("tcp;ofi_rxm"),
-                         [](const auto&) { return "tcp"; });
 
 TEST(FabricEndpoints, AStagedRailHasOne) {
   fabric::test::use_fake_providers();

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <charconv>
@@ -23,7 +22,6 @@ constexpr size_t kCpusOfThread = 4;          // the program keeps the others
 constexpr double kThreadGbps = 3;            // what one thread copies over TCP
 constexpr size_t kDescriptorsOfDoor = 16;    // a listener, a connection, and what they wait with
 constexpr size_t kDoorsMax = 16;             // over TCP each takes 12 MB at each endpoint
-constexpr uint64_t kShmBytes = 8ull << 30;   // an engine has up to 100 further files of 16 MiB
 constexpr size_t kDescriptorsOfProgram = 4;  // the program keeps three of four
 
 }  // namespace
@@ -70,13 +68,6 @@ Result<std::optional<size_t>> asked_endpoints(const char* variable) {
 Result<EndpointCount> endpoint_count(size_t addresses, const std::vector<topology::Nic>& nics) {
   BRAID_LET(asked, asked_endpoints(kEndpointsVariable));
   return EndpointCount{asked, endpoint_room(addresses), nics};
-}
-
-bool has_room_in_shm(uint64_t free_bytes) { return free_bytes >= kShmBytes; }
-
-uint64_t free_bytes_in_shm() {
-  struct statvfs found {};
-  return statvfs("/dev/shm", &found) == 0 ? uint64_t{found.f_bavail} * found.f_bsize : 0;
 }
 
 size_t doors_at_all_endpoints(const EndpointRoom& room, size_t endpoints) {

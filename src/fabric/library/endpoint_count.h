@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,11 +46,6 @@ struct EndpointCount {
   }
 };
 Result<EndpointCount> endpoint_count(size_t addresses, const std::vector<topology::Nic>& nics);
-
-/// Whether /dev/shm has room for several endpoints of every rail over shm. Their files there are
-/// sparse, so whoever runs out of room faults later.
-bool has_room_in_shm(uint64_t free_bytes);
-uint64_t free_bytes_in_shm();
 
 /// How many of an engine's doors are open at all its endpoints. The program keeps most of its
 /// descriptors and memory.

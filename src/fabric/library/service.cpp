@@ -13,6 +13,7 @@
 #include "fabric/library/endpoint_count.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_address.h"
+#include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
@@ -50,7 +51,7 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
                                                const std::string& address,
                                                const EndpointCount& counts) {
   BRAID_LET(first, ofi::open_domain(quirks, address));
-  const bool has_room = quirks.reaches_hosts || has_room_in_shm(free_bytes_in_shm());
+  const bool has_room = quirks.reaches_hosts || is_ample(shm_room());
   const size_t wanted = quirks.copies_by_cpu && has_room ? counts.at(address) : 1;
   EndpointOptions options;
   options.doors_max = doors_at_all_endpoints(counts.room, wanted);

@@ -9,13 +9,13 @@
 #include "fabric/library/endpoint_count.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_address.h"
+#include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 #include "transfer/library/addresses.h"
-#include "transfer/library/shm_room.h"
 #include "transfer/library/sockets.h"
 #include "transfer/providers.h"
 
@@ -78,7 +78,7 @@ Status add_shared_memory(const std::string& provider, const fabric::ofi::Quirks&
                          OpenedRails& rails) {
   const Status added = add(open_wire(quirks, kThisHost, is_staged(provider)),
                            {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
-  const Status room = check(shm_room());
+  const Status room = fabric::check(fabric::shm_room());
   if (added.ok() || room.ok()) return added;
   return Status::error("/dev/shm: " + room.message());  // libfabric does not say why
 }

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace braid::transfer {
+namespace braid::fabric {
 
 struct ShmRoom {
   bool is_there = false;
@@ -14,7 +14,10 @@ struct ShmRoom {
   uint64_t wanted_mib = 0;  ///< what shm takes, by the CPUs of the host
 };
 ShmRoom shm_room();
+/// Whether rails over shm may have several endpoints. Their files are sparse, so whoever finds no
+/// room later faults.
+bool is_ample(const ShmRoom& room);
 /// An error says what /dev/shm lacks, without its name.
 Status check(const ShmRoom& room);
 
-}  // namespace braid::transfer
+}  // namespace braid::fabric

@@ -1,14 +1,15 @@
-#include "transfer/library/shm_room.h"
+#include "fabric/library/shm_room.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <string>
 
-namespace braid::transfer {
+namespace braid::fabric {
 namespace {
 
 constexpr uint64_t kOfCpuMib = 16;
+constexpr uint64_t kAmpleMib = 8192;  // an engine has up to 100 further files of 16 MiB
 
 }  // namespace
 
@@ -21,6 +22,8 @@ ShmRoom shm_room() {
   return room;
 }
 
+bool is_ample(const ShmRoom& room) { return room.is_there && room.free_mib >= kAmpleMib; }
+
 Status check(const ShmRoom& room) {
   if (!room.is_there) return Status::error("missing, so shm cannot work", "Mount a tmpfs there");
   if (room.free_mib >= room.wanted_mib) return {};
@@ -31,4 +34,4 @@ Status check(const ShmRoom& room) {
       "Remove files there, or make it larger (mount -o remount,size=...; containers: --shm-size)");
 }
 
-}  // namespace braid::transfer
+}  // namespace braid::fabric
