@@ -15,8 +15,6 @@
 namespace braid::fabric {
 namespace {
 
-constexpr uint32_t kNoPeer = ~uint32_t{0};
-
 uint64_t size_of(const Write& write) {
   uint64_t size_bytes = write.source.size();
   for (const Segment& segment : write.further) size_bytes += segment.source.size();
@@ -75,11 +73,12 @@ class JoinedDomain final : public Domain {
     std::vector<Way> further;
   };
   struct Posting {
-    size_t endpoint = 0;
-    uint32_t peer = 0;
-    uint64_t size_bytes = 0;  // of a write
     uint64_t context = 0;     // the caller's
-    uint64_t connection = 0;  // of a large write to a peer with several ways
+    uint64_t size_bytes = 0;  // of a write
+    size_t endpoint = 0;
+    // Of a large write to a peer with several ways:
+    uint32_t peer = 0;
+    uint64_t connection = 0;
   };
   using Ending = std::unordered_map<uint32_t, Numbers>;
   struct Choices {
@@ -107,7 +106,7 @@ class JoinedDomain final : public Domain {
   void note_end(const Posting& posting, bool ok);
   bool post_at(const Posting& posting, Write write);
   template <typename Post>
-  bool post_message(const Posting& posting, const Post& post);
+  bool post_message(uint64_t context, const Post& post);
   void give_back_context(Completion& completion);
   template <typename DrainAt>
   Drain drain_all(uint32_t number, const Ending& ending, const DrainAt& drain) const;
@@ -316,7 +315,7 @@ JoinedDomain::Choices JoinedDomain::choices(Peer& peer) const {
 }
 
 bool JoinedDomain::post_write(const Write& write) {
-  const Posting posting{0, write.peer, size_of(write), write.context};
+  const Posting posting{write.context, size_of(write)};
   const auto peer = peers_.find(write.peer);
   if (peer == peers_.end() || posting.size_bytes <= options_.small_write_bytes)
     return post_at(posting, write);
@@ -324,6 +323,7 @@ bool JoinedDomain::post_write(const Write& write) {
 }
 
 bool JoinedDomain::post_large(Posting posting, const Write& write, Peer& peer) {
+  posting.peer = write.peer;
   posting.connection = peer.connection;
   const Choices all = choices(peer);
   return std::any_of(all.at.begin(), all.at.begin() + all.count, [&](size_t endpoint) {
@@ -355,8 +355,7 @@ bool JoinedDomain::post_at(const Posting& posting, Write write) {
 size_t JoinedDomain::post_writes(std::span<const Write> writes) {
   if (writes.size() == 1) return post_write(writes.front()) ? 1 : 0;
   batch_.assign(writes.begin(), writes.end());
-  for (Write& write : batch_)
-    write.context = postings_.add({0, write.peer, size_of(write), write.context});
+  for (Write& write : batch_) write.context = postings_.add({write.context, size_of(write)});
   const size_t taken = first().post_writes(batch_);
   for (size_t i = 0; i < batch_.size(); ++i) {
     if (i < taken)
@@ -368,20 +367,20 @@ size_t JoinedDomain::post_writes(std::span<const Write> writes) {
 }
 
 template <typename Post>
-bool JoinedDomain::post_message(const Posting& posting, const Post& post) {
-  const uint64_t own = postings_.add(Posting(posting));
+bool JoinedDomain::post_message(uint64_t context, const Post& post) {
+  const uint64_t own = postings_.add({context});
   const bool is_posted = post(own);
   if (!is_posted) postings_.erase(own);
   return is_posted;
 }
 
 bool JoinedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
-  return post_message({0, peer, 0, context},
+  return post_message(context,
                       [&](uint64_t own) { return first().post_send(peer, region, message, own); });
 }
 
 bool JoinedDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
-  return post_message({0, kNoPeer, 0, context},
+  return post_message(context,
                       [&](uint64_t own) { return first().post_receive(region, buffer, own); });
 }
 
