@@ -64,10 +64,19 @@ bool describe_endpoints(const std::string& address, const std::vector<topology::
     return false;
   }
   const fabric::EndpointCount& count = counts.value();
-  fmt::print("endpoints     {} on a rail at {} whose bytes the CPU copies (tcp;ofi_rxm, shm): {}\n",
-             count.at(address), address,
-             count.asked ? fmt::format("as {} says", fabric::kEndpointsVariable)
-                         : fmt::format("by its NIC, {} rails and {} CPUs", rails, count.room.cpus));
+  const size_t endpoints = count.at(address);
+  fmt::print(
+      "endpoints     {} on a rail at {} whose bytes the CPU copies (tcp;ofi_rxm, shm): {}{}{}\n",
+      endpoints, address,
+      count.asked ? fmt::format("as {} says", fabric::kEndpointsVariable)
+                  : fmt::format("by its NIC, {} rails, {} CPUs and {} open files", rails,
+                                count.room.cpus, count.room.descriptors),
+      endpoints == 1 ? ""
+                     : fmt::format("; for the first {} peers",
+                                   fabric::doors_at_all_endpoints(count.room, endpoints)),
+      endpoints == 1 || fabric::is_ample(fabric::shm_room())
+          ? ""
+          : "; shm has 1, since /dev/shm has little room");
   return true;
 }
 

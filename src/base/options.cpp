@@ -235,7 +235,6 @@ constexpr const char* kOtherVariables[] = {
     "BRAID_FABRIC_NICS",
     "BRAID_FABRIC_SECRET_FILE",
     "BRAID_TRANSFER_STORE",
-    "BRAID_TRANSFER_SOCKETS",
     "BRAID_RUNTIME_DIR",
     // of python/braid
     "BRAID_LIBRARY",

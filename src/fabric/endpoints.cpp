@@ -303,11 +303,13 @@ void JoinedDomain::forget_ended() {
 // ---- Postings ----
 
 /// The endpoints that a large write to this peer may take, the one with the least to carry first.
+/// Of those with as much, the first endpoint is the last choice: the engine's thread copies its
+/// bytes, and takes no messages meanwhile.
 JoinedDomain::Choices JoinedDomain::choices(Peer& peer) const {
   Choices all;
-  all.at[all.count++] = 0;
   for (size_t place = 0; place < peer.further.size(); ++place)
     if (!peer.further[place].health.rests()) all.at[all.count++] = endpoint_at(place);
+  all.at[all.count++] = 0;
   std::stable_sort(all.at.begin(), all.at.begin() + all.count, [this](size_t a, size_t b) {
     return endpoints_[a].under_way_bytes < endpoints_[b].under_way_bytes;
   });

@@ -4,8 +4,9 @@
 //
 // The first endpoint carries the messages and the small writes: the engine's own thread drives it,
 // so they wait for no other thread. A large write goes over the endpoint that has the least to
-// carry. The addresses of a peer's further endpoints come with those of its doors; a peer without
-// any is written to over the first endpoint alone. The contract is that of fabric/domain.h.
+// carry; the first endpoint is the last choice of those with as little, since who copies takes no
+// messages. The addresses of a peer's further endpoints come with those of its doors; a peer
+// without any is written to over the first endpoint alone. The contract is that of fabric/domain.h.
 // Source: NCCL's NCCL_NSOCKS_PERTHREAD; UCX's lanes.
 #pragma once
 

@@ -23,12 +23,6 @@ constexpr double kIntoHostGbps = 2;  // of `local`, through a queue that two pro
 constexpr uint64_t kTypicalBytes = 64 << 20;
 constexpr uint64_t kChunkBytes = 512 << 10;
 
-/// Smaller slices arrive later over a further socket of an address: a thread is woken for them.
-constexpr uint64_t kFurtherSocketBytes = 64 << 10;
-/// The least slice where several sockets of an address share a request: the engine's thread hands
-/// out the slices of all of them, and smaller ones would keep it busier than the sockets.
-constexpr uint64_t kSocketSliceBytes = 512 << 10;
-
 // Places of the graph. Host memory at an end is that end.
 constexpr uint32_t kSource = 0, kSourceHost = 1, kTargetHost = 2, kTarget = 3;
 constexpr uint32_t kCopy = ~uint32_t{0};  // the transport of copies
@@ -227,10 +221,6 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   const RailDescription& there = peer.rails[theirs];
   const double gbps = std::clamp(std::min(rails_[ours].gbps, there.gbps), 0.001, 1000.0);
   PathSpec spec{number, rail_numbers_[ours], peer.rail_numbers[theirs], gbps, kWireLatencyUs};
-  if (rails_alike_before(ours) > 0) {
-    spec.slice_bytes_min = kSocketSliceBytes;
-    spec.slice_bytes_from = kFurtherSocketBytes;
-  }
   const uint32_t path = scheduler_.add_path(spec);
   if (const Status added = fabric_.add_way(path, peer.who, ours, there.address); !added.ok()) {
     scheduler_.retire_path(path);

@@ -386,10 +386,13 @@ void Rail::ended(uint64_t piece, Cause cause, bool may_land, bool is_unexplained
 }
 
 std::vector<LinkStatistics> Rail::statistics() const {
+  std::unordered_map<uint64_t, uint64_t> endpoints;
+  for (const auto& route : engine_->routes()) endpoints[route.peer] = route.endpoints;
   std::vector<LinkStatistics> all;
   links_.for_each([&](uint64_t, const Link& link) {
     all.push_back(link.counts);
     all.back().is_up = link.has_heard_hello && !link.is_closed;
+    all.back().endpoints = endpoints[link.peer];
   });
   return all;
 }

@@ -73,7 +73,8 @@ using RailEvent = std::variant<LinkUp, LinkLost, LinkFenced, LinkAnswers, LinkMe
 struct LinkStatistics {
   Incarnation who{};
   bool is_up = false;
-  uint64_t read_bytes = 0;     ///< by this side, from the peer
+  uint64_t endpoints = 0;   ///< over which this side writes (fabric/endpoints.h); 0: not connected
+  uint64_t read_bytes = 0;  ///< by this side, from the peer
   uint64_t written_bytes = 0;  ///< by this side, to the peer
   uint64_t served_bytes = 0;   ///< written by this side for reads of the peer
   uint64_t failures = 0;

@@ -86,10 +86,6 @@ struct PathSpec {
   bool is_measured_by_probes = true;
   /// The largest slice of requests whose best way this is: posting one there blocks the thread.
   uint64_t slice_bytes_max = kNever;
-  /// The smallest slice into which requests are cut that may take this path.
-  uint64_t slice_bytes_min = 0;
-  /// Smaller slices, of small requests, take other paths of the transport, while one is usable.
-  uint64_t slice_bytes_from = 0;
 };
 
 /// A path that a request may take. A path of another transport than the best one stands by: it has
@@ -112,7 +108,7 @@ struct RequestSpec {
   uint64_t alignment_bytes = 1;  ///< of where slices begin in it: 4,096 for O_DIRECT
   uint64_t deadline_ns = kNever;
   bool is_whole = false;         ///< it goes as one slice
-  uint64_t slice_bytes_min = 0;  ///< raises the minimum of SliceRules and of the paths
+  uint64_t slice_bytes_min = 0;  ///< raises the minimum of SliceRules
 };
 
 struct Posting {

@@ -55,7 +55,6 @@ uint32_t Scheduler::add_ways(std::vector<Way> ways) {
     if (way.rank != best) continue;
     ++set.spread;
     const PathSpec& spec = paths_[way.path].spec;
-    set.slice_bytes_min = std::max(set.slice_bytes_min, spec.slice_bytes_min);
     set.slice_bytes_max = std::min(set.slice_bytes_max, spec.slice_bytes_max);
   }
   const auto first = set.all.empty() ? std::nullopt : std::optional(set.all.front().path);
@@ -119,8 +118,7 @@ std::pair<uint64_t, Span> Scheduler::next_slice(Request& request, uint64_t now_n
   const WaySet& ways = ways_[request.spec.ways];
   const uint64_t even = request.slicer.left_bytes() / std::max<size_t>(1, ways.spread);
   const uint64_t least = options_.slices.slice_bytes_min;
-  const uint64_t wanted =
-      is_in_the_way(request, now_ns) ? least : std::max({least, ways.slice_bytes_min, even});
+  const uint64_t wanted = is_in_the_way(request, now_ns) ? least : std::max(least, even);
   return {0, request.slicer.peek(std::min(wanted, ways.slice_bytes_max))};
 }
 

@@ -41,7 +41,6 @@ void Scheduler::add(RequestSpec spec, uint64_t now_ns) {
 
 SliceRules Scheduler::rules_of(uint32_t ways) const {
   SliceRules rules = options_.slices;
-  rules.slice_bytes_min = std::max(rules.slice_bytes_min, ways_[ways].slice_bytes_min);
   if (spread_of(ways) == 1)
     rules.slice_bytes_min = std::max(rules.slice_bytes_min, rules.lone_slice_bytes);
   return rules;

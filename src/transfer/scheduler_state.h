@@ -144,7 +144,6 @@ struct Scheduler::Request {
 struct Scheduler::WaySet {
   std::vector<Way> all;
   size_t spread = 0;  // ways of the best rank, which carry slices while nothing is broken
-  uint64_t slice_bytes_min = 0;
   uint64_t slice_bytes_max = kNever;
   uint64_t unreachable_ns = kNever;  // since when none is usable, though requests want one
   std::vector<uint32_t> flows = {};  // that have requests, in any order

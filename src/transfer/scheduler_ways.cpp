@@ -103,8 +103,7 @@ WayView Scheduler::view_of(const Way& way, uint64_t size_bytes, uint64_t room_by
   view.path = way.path;
   view.rail = path.spec.local_rail;
   view.tier = way.tier;
-  const bool stands_by = size_bytes < path.spec.slice_bytes_from;
-  view.rank = way.is_closed ? kLastRank : static_cast<uint8_t>(way.rank + (stands_by ? 1 : 0));
+  view.rank = way.is_closed ? kLastRank : way.rank;
   view.is_usable = path.is_usable();
   if (!view.is_usable) return view;
   view.base_latency_ns = path.base.ns();

@@ -81,60 +81,6 @@ TEST(Scheduler, AClosedPathTakesNoSliceThatHasFailedOnTheOnlyOtherOne) {
   EXPECT_EQ(again->path, open);
 }
 
-// The further sockets of an address each wake a thread.
-TEST(Scheduler, SmallSlicesLeaveAPathAloneThatIsMeantForLargeOnes) {
-  Scheduler scheduler;
-  const uint32_t first_rail = scheduler.add_rail({3}), further_rail = scheduler.add_rail({3});
-  const uint32_t first = scheduler.add_path({kPeer, first_rail, kNoRail, 3, 50});
-  PathSpec spec{kPeer, further_rail, kNoRail, 3, 5};
-  spec.slice_bytes_from = 64 << 10;
-  const uint32_t further = scheduler.add_path(spec);
-  const uint32_t ways = scheduler.add_ways({{first}, {further}});
-  uint64_t now_ns = 0, id = 0;
-  const auto path_of = [&](uint64_t size_bytes) {
-    scheduler.add(request_of(++id, size_bytes, ways), now_ns);
-    const auto posting = scheduler.next(now_ns);
-    EXPECT_TRUE(posting);
-    if (!posting) return kNoRail;
-    now_ns += kMs;
-    scheduler.ended(posting->id, Ending::kDone, now_ns);
-    return posting->path;
-  };
-  for (int turn = 0; turn < 100; ++turn) ASSERT_EQ(path_of(4096), first) << "the other is sooner";
-  EXPECT_EQ(path_of(64 << 10), further);
-  scheduler.path_failed(first, now_ns);
-  EXPECT_EQ(path_of(4096), further) << "no other path works";
-}
-
-// Whoever drives the scheduler hands out the slices of all sockets of an address.
-TEST(Scheduler, ARequestIsCutNoSmallerThanOneOfItsPathsAsks) {
-  Scheduler scheduler;
-  const auto path_that_asks = [&](uint64_t slice_bytes_min) {
-    PathSpec spec{kPeer, scheduler.add_rail({3}), kNoRail, 3, 50};
-    spec.slice_bytes_min = slice_bytes_min;
-    return scheduler.add_path(spec);
-  };
-  const uint32_t first = path_that_asks(0), second = path_that_asks(0);
-  const uint32_t further = path_that_asks(512 << 10), another = path_that_asks(512 << 10);
-  uint64_t id = 0;
-  const auto first_slice_of = [&](uint32_t ways) {
-    scheduler.add(request_of(++id, 1 << 20, ways), 0);
-    const auto posting = scheduler.next(0);
-    EXPECT_TRUE(posting);
-    if (!posting) return uint64_t{0};
-    scheduler.ended(posting->id, Ending::kDone, 0);
-    scheduler.cancel(id, 0);
-    return posting->size_bytes;
-  };
-  const uint64_t usual_bytes = first_slice_of(scheduler.add_ways({{first}, {second}}));
-  EXPECT_LT(usual_bytes, 512u << 10);
-  EXPECT_EQ(first_slice_of(scheduler.add_ways({{first}, {second}, {further}, {another}})),
-            512u << 10)
-      << "an even part is smaller";
-  EXPECT_EQ(first_slice_of(scheduler.add_ways({{first}, {second}, {further, 0, 1}})), usual_bytes)
-      << "a path that stands by asks for nothing";
-}
-
 // Whoever drives the scheduler copies it itself, and hears of nothing else until that is done.
 TEST(Scheduler, AWayThatIsCopiedByItsDriverTakesLittleAtATime) {
   Scheduler scheduler;

@@ -65,6 +65,11 @@ Result<std::optional<size_t>> asked_endpoints(const char* variable) {
   return std::optional(count);
 }
 
+size_t EndpointCount::at(const std::string& address) const {
+  const size_t wanted = asked.value_or(usual_endpoints(link_gbps(address, nics), room));
+  return doors_at_all_endpoints(room, wanted) > 0 ? wanted : 1;
+}
+
 Result<EndpointCount> endpoint_count(size_t addresses, const std::vector<topology::Nic>& nics) {
   BRAID_LET(asked, asked_endpoints(kEndpointsVariable));
   return EndpointCount{asked, endpoint_room(addresses), nics};

@@ -36,19 +36,18 @@ std::optional<double> link_gbps(const std::string& address, const std::vector<to
 /// What the user asks for by this variable; none: nothing.
 Result<std::optional<size_t>> asked_endpoints(const char* variable);
 
-/// What a fabric with so many addresses has.
+/// How many of an engine's doors are open at all its endpoints, and so how many peers use all of
+/// them. The program keeps most of its descriptors and memory.
+size_t doors_at_all_endpoints(const EndpointRoom& room, size_t endpoints);
+
+/// What an engine with so many addresses has.
 struct EndpointCount {
   std::optional<size_t> asked;
   EndpointRoom room;
   const std::vector<topology::Nic>& nics;
-  size_t at(const std::string& address) const {
-    return asked.value_or(usual_endpoints(link_gbps(address, nics), room));
-  }
+  /// 1 where the limit of descriptors allows no peer several.
+  size_t at(const std::string& address) const;
 };
 Result<EndpointCount> endpoint_count(size_t addresses, const std::vector<topology::Nic>& nics);
-
-/// How many of an engine's doors are open at all its endpoints. The program keeps most of its
-/// descriptors and memory.
-size_t doors_at_all_endpoints(const EndpointRoom& room, size_t endpoints);
 
 }  // namespace braid::fabric

@@ -7,18 +7,15 @@
 #include <utility>
 
 #include "base/try.h"
-#include "fabric/endpoints.h"
 #include "fabric/gpu/memory.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/endpoint_count.h"
+#include "fabric/library/open_wire.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_address.h"
-#include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/progress_thread.h"
-#include "fabric/staged/domain.h"
 #include "fabric/thread.h"
 #include "host/allocation.h"
 #include "host/random_number.h"
@@ -34,45 +31,6 @@ int kind_of(About about) {
     case About::kMessage: return BRAID_FABRIC_EVENT_MESSAGE;
   }
   return 0;
-}
-
-std::unique_ptr<Domain> open_further(const ofi::Quirks& quirks, const std::string& address) {
-  Result<std::unique_ptr<Domain>> opened = ofi::open_domain(quirks, address);
-  if (!opened.ok()) return nullptr;
-  try {
-    return with_progress_thread(std::move(opened).value());
-  } catch (const std::system_error&) {  // no thread
-    return nullptr;
-  }
-}
-
-/// Each further endpoint has a thread. Where there is no room for as many, fewer suffice.
-Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
-                                               const std::string& address,
-                                               const EndpointCount& counts) {
-  BRAID_LET(first, ofi::open_domain(quirks, address));
-  const bool has_room = quirks.reaches_hosts || is_ample(shm_room());
-  const size_t wanted = quirks.copies_by_cpu && has_room ? counts.at(address) : 1;
-  EndpointOptions options;
-  options.doors_max = doors_at_all_endpoints(counts.room, wanted);
-  if (options.doors_max == 0) return std::move(first);
-  std::vector<std::unique_ptr<Domain>> endpoints;
-  endpoints.push_back(std::move(first));
-  while (endpoints.size() < wanted) {
-    std::unique_ptr<Domain> further = open_further(quirks, address);
-    if (further == nullptr) break;
-    endpoints.push_back(std::move(further));
-  }
-  if (endpoints.size() == 1) return std::move(endpoints.front());
-  return join_endpoints(std::move(endpoints), options);
-}
-
-/// None of these providers can access GPU memory.
-Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
-                                          const EndpointCount& counts, bool has_gpu_memory) {
-  if (!has_gpu_memory) return open_endpoints(quirks, address, counts);
-  BRAID_LET(wire, ofi::open_domain(quirks, address));
-  return staged::stage(std::move(wire));
 }
 
 Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,

@@ -7,16 +7,14 @@
 
 #include "base/try.h"
 #include "fabric/library/endpoint_count.h"
+#include "fabric/library/open_wire.h"
 #include "fabric/library/placement.h"
 #include "fabric/library/rail_address.h"
 #include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/progress_thread.h"
-#include "fabric/staged/domain.h"
 #include "transfer/library/addresses.h"
-#include "transfer/library/sockets.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
@@ -51,40 +49,25 @@ Status add(Result<std::unique_ptr<fabric::Domain>> domain, RailDescription descr
   return {};
 }
 
-/// Opens a rail of libfabric, with staging if asked for: none of libfabric's providers touches GPU
-/// memory.
-Result<std::unique_ptr<fabric::Domain>> open_wire(const fabric::ofi::Quirks& quirks,
-                                                  const std::string& address, bool stages,
-                                                  bool has_thread = false) {
-  Result<std::unique_ptr<fabric::Domain>> wire = fabric::ofi::open_domain(quirks, address);
-  if (!wire.ok()) return wire;
-  if (has_thread) wire = fabric::with_progress_thread(std::move(wire).value());
-  return stages ? fabric::staged::stage(std::move(wire).value()) : std::move(wire);
-}
-
 Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirks,
-                   const std::string& address, const Sockets& sockets, RailHost& host,
+                   const std::string& address, const fabric::EndpointCount& counts, RailHost& host,
                    OpenedRails& rails) {
-  const std::optional<double> gbps = fabric::link_gbps(address, host.nics);
-  const size_t count = quirks.copies_by_cpu ? sockets.at(gbps) : 1;
-  const double each_gbps = gbps.value_or(assumed_gbps(address)) / static_cast<double>(count);
-  for (size_t i = 0; i < count; ++i)
-    BRAID_TRY(add(open_wire(quirks, address, is_staged(provider), i > 0),
-                  {provider, address, each_gbps, place_of(address, host), {}}, rails));
-  return {};
+  const double gbps = fabric::link_gbps(address, host.nics).value_or(assumed_gbps(address));
+  return add(fabric::open_wire(quirks, address, counts, is_staged(provider)),
+             {provider, address, gbps, place_of(address, host), {}}, rails);
 }
 
 Status add_shared_memory(const std::string& provider, const fabric::ofi::Quirks& quirks,
-                         OpenedRails& rails) {
-  const Status added = add(open_wire(quirks, kThisHost, is_staged(provider)),
+                         const fabric::EndpointCount& counts, OpenedRails& rails) {
+  const Status added = add(fabric::open_wire(quirks, kThisHost, counts, is_staged(provider)),
                            {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   const Status room = fabric::check(fabric::shm_room());
   if (added.ok() || room.ok()) return added;
   return Status::error("/dev/shm: " + room.message());  // libfabric does not say why
 }
 
-Status add_provider(const std::string& provider, const Sockets& sockets, RailHost& host,
-                    OpenedRails& rails) {
+Status add_provider(const std::string& provider, const fabric::EndpointCount& counts,
+                    RailHost& host, OpenedRails& rails) {
   if (provider == kLocal)
     return add(fabric::local::open_domain(), {provider, kThisHost, kSharedMemoryGbps, {}, {}},
                rails);
@@ -93,10 +76,10 @@ Status add_provider(const std::string& provider, const Sockets& sockets, RailHos
     return Status::error("braid does not know the provider '" + provider + "'",
                          "`braid fabric doctor` lists those that it knows");
   if (!quirks->reaches_hosts && !quirks->listens_at_address)
-    return add_shared_memory(provider, *quirks, rails);
+    return add_shared_memory(provider, *quirks, counts, rails);
   for (const std::string& address : rails.choice.addresses) {
     if (!quirks->takes_device) BRAID_TRY(fabric::check_rail_address(address, host.nics));
-    BRAID_TRY(add_address(provider, *quirks, address, sockets, host, rails));
+    BRAID_TRY(add_address(provider, *quirks, address, counts, host, rails));
   }
   return {};
 }
@@ -173,10 +156,9 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   const std::vector<Wanted> all = wanted_providers(options);
   const auto over_sockets =
       static_cast<size_t>(std::count_if(all.begin(), all.end(), copies_through_sockets));
-  BRAID_LET(asked, fabric::asked_endpoints(kSocketsVariable));
-  const Sockets sockets{asked, fabric::endpoint_room(over_sockets * choice.addresses.size())};
+  BRAID_LET(counts, fabric::endpoint_count(over_sockets * choice.addresses.size(), host.nics));
   for (const Wanted& each : all) {
-    const Status added = add_provider(each.provider, sockets, host, rails);
+    const Status added = add_provider(each.provider, counts, host, rails);
     if (!added.ok() && !each.may_be_missing) return added;
   }
   if (rails.domains.empty())

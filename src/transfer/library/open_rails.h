@@ -1,6 +1,4 @@
-// Opens the rails of an engine of the library: one for each provider and address, and over sockets
-// further ones (transfer/library/sockets.h). The engine's thread serves the first, which so is
-// the soonest for small requests; each of the others has a thread of its own.
+// Opens the rails of an engine of the library: one for each provider and address.
 #pragma once
 
 #include <memory>

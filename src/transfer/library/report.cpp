@@ -131,6 +131,7 @@ std::string write_json(const TransferReport& report) {
     json["links"].push_back({{"rail", link.rail},
                              {"peer", to_hex(link.counts.who)},
                              {"is_up", link.counts.is_up},
+                             {"endpoints", link.counts.endpoints},
                              {"read_bytes", link.counts.read_bytes},
                              {"written_bytes", link.counts.written_bytes},
                              {"served_bytes", link.counts.served_bytes},
