@@ -16,9 +16,8 @@
 #include <deque>
 #include <numeric>
 
+#include "fabric/library/open_wire.h"
 #include "fabric/local/domain.h"
-#include "fabric/ofi/domain.h"
-#include "fabric/staged/domain.h"
 
 namespace braid::bench {
 namespace {
@@ -28,6 +27,7 @@ using fabric::Engine;
 constexpr uint64_t kUnderWayBytes = 64 << 20;
 constexpr uint64_t kPagesAtOnce = 256;
 constexpr uint64_t kLimitNs = 30'000'000'000;
+const std::vector<topology::Nic> kNics;  // none limits loopback
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -165,8 +165,8 @@ std::unique_ptr<Engine> GpuPair::open_engine() const {
   else if (quirks == nullptr)
     end("braid does not know the provider " + options_.wire);
   else
-    rails.push_back(
-        value_of(fabric::staged::stage(value_of(fabric::ofi::open_domain(*quirks, "127.0.0.1")))));
+    rails.push_back(value_of(
+        fabric::open_wire(*quirks, "127.0.0.1", value_of(fabric::endpoint_count(1, kNics)), true)));
   fabric::EngineOptions options;
   options.heartbeat.interval_ns = 0;  // it is silent while others have their turns
   options.engine = static_cast<uint64_t>(getpid()) << 32 | (now_ns() & 0xffffffff);

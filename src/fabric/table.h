@@ -28,6 +28,7 @@ class Table {
     return index < things_.size() && things_[index] ? &*things_[index] : nullptr;
   }
   T& at(uint32_t index) { return *things_[index]; }
+  const T& at(uint32_t index) const { return *things_[index]; }
   void erase(uint32_t index) {
     things_[index].reset();
     free_.push_back(index);

@@ -121,7 +121,7 @@ class StagedStage {
     for (uint64_t changes = random.between(0, 4); changes > 0; --changes)
       alter(input, corpus_, random);
     const Bytes bytes = bytes_of(input);
-    if (staged::version_of(bytes)) (void)staged::read_message(bytes);
+    if (const auto version = staged::version_of(bytes)) (void)staged::read_message(bytes, *version);
     if (bytes.size() <= kAddressBytesMax)
       if (const auto peer = owner_->connect(bytes); peer.ok()) owner_->disconnect(peer.value());
     send(bytes.first(std::min(bytes.size(), memory_.size())));

@@ -182,15 +182,19 @@ std::vector<WireKind> make_kinds(bool only_to_gpu) {
     const char* name;
     bool from_gpu, to_gpu;
   };
-  std::vector<WireKind> kinds;
-  for (const WireKind& kind : host_wire_kinds())
+  std::vector<WireKind> kinds, all = host_wire_kinds();
+  all.insert(all.end(), threaded_wire_kinds().begin(), threaded_wire_kinds().end());
+  for (const WireKind& kind : all)
     for (const auto& [name, from_gpu, to_gpu] :
          {Memories{"_gpu_to_gpu", true, true}, Memories{"_host_to_gpu", false, true},
           Memories{"_gpu_to_host", true, false}, Memories{"_host_to_host", false, false}}) {
-      if ((only_to_gpu && !to_gpu) || (kind.is_fake && !(from_gpu && to_gpu))) continue;
-      kinds.push_back({kind.name + name, [kind, from = from_gpu, to = to_gpu] {
+      const bool is_only_between_gpus = kind.is_fake || kind.has_thread;
+      if ((only_to_gpu && !to_gpu) || (is_only_between_gpus && !(from_gpu && to_gpu))) continue;
+      kinds.push_back({kind.name + name,
+                       [kind, from = from_gpu, to = to_gpu] {
                          return std::make_unique<StagedWire>(kind.make(), from, to);
-                       }});
+                       },
+                       false, kind.has_thread});
     }
   add_local_kinds(kinds, only_to_gpu);
   return kinds;

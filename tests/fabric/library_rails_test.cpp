@@ -96,13 +96,13 @@ TEST_F(FabricEndpointsTest, CarryLargeAndSmallWrites) {
   EXPECT_EQ(memory, source);
 }
 
-TEST(FabricEndpoints, AStagedRailHasOne) {
+TEST(FabricEndpoints, ARailForMemoryOfGpusHasSeveralToo) {
   fabric::test::use_fake_providers();
   const SetVariable asked("BRAID_FABRIC_ENDPOINTS", "3");
   Fabric::Options options{"tcp;ofi_rxm", {"127.0.0.1"}};
   options.gpu_memory = true;
   const auto report = Fabric::open(options).value().report(Fabric::Form::kJson).value();
-  EXPECT_NE(report.find(R"("endpoints":1)"), std::string::npos) << report;
+  EXPECT_NE(report.find(R"("endpoints":3)"), std::string::npos) << report;
 }
 
 TEST(FabricEndpoints, ANumberThatIsNoneIsAnErrorThatNamesIt) {

@@ -236,7 +236,8 @@ std::vector<std::string> providers_that_share_locks() {
 /// memory of the host, which peers map or not.
 std::vector<std::string> all_providers() {
   std::vector<std::string> all = test::libfabrics_providers();
-  all.insert(all.end(), {"tcp;ofi_rxm+gpu", "shm+gpu", "local", "local+mapped"});
+  all.insert(all.end(),
+             {"tcp;ofi_rxm+gpu", "shm+gpu", "shm+endpoints+gpu", "local", "local+mapped"});
   return all;
 }
 

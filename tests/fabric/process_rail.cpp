@@ -33,14 +33,9 @@ const Server& server() {
   return server;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
-  if (provider == "local" || provider == kMapped) return local::open_domain();
-  const ofi::Quirks& quirks = *ofi::find_quirks(provider.substr(0, provider.find('+')));
+Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, bool has_several) {
   BRAID_LET(wire, ofi::open_domain(quirks, "127.0.0.1"));
-  if (is_staged(provider)) return staged::stage(std::move(wire));
-  if (!provider.ends_with(kSeveral)) return std::move(wire);
+  if (!has_several) return std::move(wire);
   constexpr EndpointOptions kAlmostAllAreLarge{.small_write_bytes = 64};
   std::vector<std::unique_ptr<Domain>> endpoints;
   endpoints.push_back(std::move(wire));
@@ -49,6 +44,15 @@ Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
     endpoints.push_back(with_progress_thread(std::move(further)));
   }
   return join_endpoints(std::move(endpoints), kAlmostAllAreLarge);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Domain>> open_process_rail(const std::string& provider) {
+  if (provider == "local" || provider == kMapped) return local::open_domain();
+  const ofi::Quirks& quirks = *ofi::find_quirks(provider.substr(0, provider.find('+')));
+  BRAID_LET(wire, open_wire(quirks, provider.find(kSeveral) != std::string::npos));
+  return is_staged(provider) ? staged::stage(std::move(wire)) : std::move(wire);
 }
 
 ProcessMemory::ProcessMemory(const std::string& provider, int gpu, size_t size_bytes)

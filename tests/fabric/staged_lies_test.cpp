@@ -54,7 +54,8 @@ class Liar {
       if (completion.event == Event::kPosted) is_sending_ = false;
       if (completion.event != Event::kReceived) continue;
       const MutableBytes come = buffer(completion.context);
-      if (const auto message = staged::read_message(come.first(completion.size_bytes)))
+      const Bytes bytes = come.first(completion.size_bytes);
+      if (const auto message = staged::read_message(bytes, staged::version_of(bytes).value()))
         heard.insert(heard.end(), message->records.begin(), message->records.end());
       (void)wire_->post_receive(region_, come, completion.context);
     }

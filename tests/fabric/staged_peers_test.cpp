@@ -214,14 +214,15 @@ TEST_F(StagedEnginesTest, APeerWithoutACommonVersionIsRefusedAtOnce) {
   std::vector<std::byte>& name = later.rails[0].name;
   const auto refusal = [&](const std::string& theirs) {
     return "the peer stages memory of GPUs by " + theirs +
-           ", and this engine by version 4. Use the same version of braid on both sides";
+           ", and this engine by versions 4 to 5. Use the same version of braid on both sides";
   };
   const auto said = [&] { return writer().connect(later, in(20)).status().message(); };
-  name[kVersionAt] = std::byte{5};
-  EXPECT_EQ(said(), refusal("version 5"));
   name[kVersionAt] = std::byte{6};
+  name[kEarlierAt] = std::byte{0};
+  EXPECT_EQ(said(), refusal("version 6"));
+  name[kVersionAt] = std::byte{7};
   name[kEarlierAt] = std::byte{1};
-  EXPECT_EQ(said(), refusal("versions 5 to 6"));
+  EXPECT_EQ(said(), refusal("versions 6 to 7"));
   name[kVersionAt] = std::byte{3};
   name[kEarlierAt] = std::byte{9};
   EXPECT_FALSE(writer().connect(later, in(20)).ok()) << "versions 250 to 3 are none";
@@ -229,21 +230,25 @@ TEST_F(StagedEnginesTest, APeerWithoutACommonVersionIsRefusedAtOnce) {
   EXPECT_EQ(said(), refusal("version 3 or older"));
 }
 
-/// The next version's domain speaks this one to this engine, and is written to.
-TEST_F(StagedTest, TheVersionAfterIsSpokenToInThisOne) {
-  const auto bytes = some_bytes(1000, 1);
-  const auto source = wire_->memory(0, bytes.size()), target = wire_->memory(1, bytes.size());
-  source->put(bytes);
-  std::vector<std::byte> address(owner_->address().begin(), owner_->address().end());
-  address[6] = std::byte{5};
-  address[7] = std::byte{1};
-  peer_ = writer_->connect(address).value();
+/// The domains of the version before and of the next one are spoken to in theirs and in this one,
+/// and are written to.
+TEST_F(StagedTest, TheVersionsBesideThisOneAreSpokenTo) {
+  const auto source = wire_->memory(0, 1000), target = wire_->memory(1, 1000);
   const uint32_t from = writer_->add_region(source->bytes(), Access::kLocal).value();
   const uint32_t into = owner_->add_region(target->bytes(), Access::kRemoteWrite).value();
-  post(from, source->bytes(), owner_->remote_range(into), 0, 1);
-  ASSERT_TRUE(wait([&] { return ended_.count(1) == 1 && immediates_[1] == 1; }));
-  EXPECT_TRUE(ended_[1]);
-  EXPECT_EQ(target->get(), bytes);
+  for (const uint8_t newest : {uint8_t{4}, uint8_t{6}}) {
+    const auto bytes = some_bytes(1000, newest);
+    source->put(bytes);
+    std::vector<std::byte> address(owner_->address().begin(), owner_->address().end());
+    address[6] = std::byte{newest};
+    address[7] = std::byte{newest == 4 ? uint8_t{0} : uint8_t{1}};
+    peer_ = writer_->connect(address).value();
+    post(from, source->bytes(), owner_->remote_range(into), 0, newest);
+    ASSERT_TRUE(wait([&] { return ended_.count(newest) == 1 && immediates_[newest] == 1; }));
+    EXPECT_TRUE(ended_[newest]);
+    EXPECT_EQ(target->get(), bytes);
+    writer_->disconnect(peer_);
+  }
 }
 
 }  // namespace

@@ -48,9 +48,8 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
 
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           const EndpointCount& counts, bool has_gpu_memory) {
-  if (!has_gpu_memory) return open_endpoints(quirks, address, counts);
-  BRAID_LET(wire, ofi::open_domain(quirks, address));
-  return staged::stage(std::move(wire));
+  BRAID_LET(wire, open_endpoints(quirks, address, counts));
+  return has_gpu_memory ? staged::stage(std::move(wire)) : std::move(wire);
 }
 
 }  // namespace braid::fabric

@@ -12,8 +12,8 @@
 
 namespace braid::fabric {
 
-/// `has_gpu_memory`: it carries GPU memory too, through host memory of its one endpoint, since no
-/// provider here can access it.
+/// `has_gpu_memory`: it carries GPU memory too, through host memory, since no provider here can
+/// access it.
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           const EndpointCount& counts, bool has_gpu_memory);
 

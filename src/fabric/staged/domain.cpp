@@ -232,14 +232,14 @@ void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
 
 // ---- Peers and messages ----
 
-Result<uint32_t> StagedDomain::connect(Bytes address) {
+Result<uint32_t> StagedDomain::connect_all(Bytes address, std::span<const Bytes> further) {
   BRAID_LET(to, read_address(address));
   BRAID_LET(line, line_to(to.place, to.version));
   Peer peer;
   peer.line = line;
   peer.lasting_number = random_number();
   if (!to.door.empty()) {
-    const Result<uint32_t> way = way_to(to.door);
+    const Result<uint32_t> way = way_to(to.door, further);
     if (!way.ok()) {
       leave_line(line);
       return way.status();
@@ -320,7 +320,8 @@ void StagedDomain::received(uint32_t part, uint64_t size_bytes) {
     return match_messages();
   }
   to_receive_.push_back(part);
-  if (const std::optional<Message> message = read_message(bytes)) handle(*message, *version);
+  if (const std::optional<Message> message = read_message(bytes, *version))
+    handle(*message, *version);
 }
 
 void StagedDomain::match_messages() {

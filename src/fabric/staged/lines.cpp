@@ -142,8 +142,9 @@ std::vector<std::byte> StagedDomain::ring_of(const Line& line, Record record) co
   append_mark(message, line.version);
   append(message, record);
   if (!record.ok) return message;
-  const Bytes door = wire_->door_address(visitor->second.door);
-  message.insert(message.end(), door.begin(), door.end());
+  std::vector<Bytes> doors = wire_->further_door_addresses(visitor->second.door);
+  doors.insert(doors.begin(), wire_->door_address(visitor->second.door));
+  append_addresses(message, line.version, doors);
   return message;
 }
 
@@ -177,8 +178,8 @@ void StagedDomain::given_back(const Send& send) {
 void StagedDomain::handle(const Message& message, uint8_t version) {
   for (const Record& record : message.records) {
     switch (record.kind) {
-      case Kind::kGreeting: handle_greeting(record, message.address, version); break;
-      case Kind::kRing: handle_ring(record, message.address); break;
+      case Kind::kGreeting: handle_greeting(record, message.addresses.front(), version); break;
+      case Kind::kRing: handle_ring(record, message.addresses); break;
       case Kind::kPiece: handle_piece(record); break;
       case Kind::kDone: handle_done(record); break;
       case Kind::kForget: handle_forget(record); break;

@@ -33,11 +33,16 @@ class StagedDomain final : public Domain {
   Drain drain(uint32_t region) const override {
     return draining_.contains(region) ? Drain::kEnding : Drain::kOver;
   }
-  Result<uint32_t> connect(Bytes address) override;
+  Result<uint32_t> connect(Bytes address) override { return connect_all(address, {}); }
+  Result<uint32_t> connect_all(Bytes address, std::span<const Bytes> further) override;
+  size_t ways(uint32_t peer) const override;
   void disconnect(uint32_t peer) override;
   void abandon(uint32_t peer, Absence absence) override;
   Result<uint32_t> open_door() override;
   Bytes door_address(uint32_t door) const override { return doors_.at(door); }
+  std::vector<Bytes> further_door_addresses(uint32_t door) const override {
+    return wire_->further_door_addresses(door);
+  }
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;
   void close_door(uint32_t door) override;
   Drain drain_door(uint32_t door) const override;
@@ -218,8 +223,8 @@ class StagedDomain final : public Domain {
   void fail(uint32_t posting);
   void end_if_over(uint32_t posting);
   void break_session(uint32_t peer);
-  void handle_ring(const Record& record, Bytes door);
-  Result<uint32_t> way_to(Bytes door);
+  void handle_ring(const Record& record, const std::vector<std::vector<std::byte>>& doors);
+  Result<uint32_t> way_to(Bytes door, std::span<const Bytes> further);
   void leave_way(std::optional<uint32_t>& way);
   void close_if_over(uint32_t way);
   void handle_done(const Record& record);

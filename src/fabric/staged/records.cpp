@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "fabric/endpoints.h"
+#include "fabric/wire.h"
+
 namespace braid::fabric::staged {
 namespace {
 
@@ -13,6 +16,10 @@ namespace {
 constexpr std::string_view kLetters = "BRFSTG";
 constexpr size_t kVersionAt = 6;
 constexpr size_t kEarlierAt = 7;
+constexpr uint8_t kFurtherAddresses = 5;  // the version that brought lists of addresses
+static_assert(kAddressBytesMax <= 255 &&
+              kMarkBytes + kRecordBytes + kEndpointsMax * (1 + kAddressBytesMax) <=
+                  kMessageBytesMax);
 static_assert(kLetters.size() == kVersionAt && kMarkBytes == kEarlierAt + 1);
 
 /// One description of the layout serves writing and reading: `each(number)`, in order.
@@ -66,6 +73,19 @@ Record read_record(Bytes bytes) {
   return record;
 }
 
+/// A list of addresses, each behind its size in one byte; or a single one without.
+bool read_addresses(Bytes rest, bool is_list, Message& message) {
+  do {
+    if (rest.empty()) return false;
+    const size_t size_bytes = is_list ? static_cast<size_t>(rest.front()) : rest.size();
+    if (is_list) rest = rest.subspan(1);
+    if (size_bytes == 0 || size_bytes > std::min(rest.size(), kAddressBytesMax)) return false;
+    message.addresses.emplace_back(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(size_bytes));
+    rest = rest.subspan(size_bytes);
+  } while (!rest.empty());
+  return message.addresses.size() <= kEndpointsMax;
+}
+
 }  // namespace
 
 std::optional<uint8_t> version_of(Bytes message) {
@@ -87,7 +107,19 @@ void append(std::vector<std::byte>& message, const Record& record) {
   numbers_of(record, [&](uint64_t number) { append_number(message, number); });
 }
 
-std::optional<Message> read_message(Bytes bytes) {
+void append_addresses(std::vector<std::byte>& message, uint8_t version,
+                      std::span<const Bytes> all) {
+  if (version < kFurtherAddresses) {
+    message.insert(message.end(), all.front().begin(), all.front().end());
+    return;
+  }
+  for (const Bytes address : all) {
+    message.push_back(static_cast<std::byte>(address.size()));
+    message.insert(message.end(), address.begin(), address.end());
+  }
+}
+
+std::optional<Message> read_message(Bytes bytes, uint8_t version) {
   Message message;
   Bytes rest = bytes.subspan(kMarkBytes);
   while (rest.size() >= kRecordBytes) {
@@ -96,10 +128,9 @@ std::optional<Message> read_message(Bytes bytes) {
     if (record.kind < Kind::kGreeting || record.kind > Kind::kGoodbye) return std::nullopt;
     message.records.push_back(record);
     if (!has_address(record)) continue;
-    if (message.records.size() != 1 || rest.empty() || rest.size() > kAddressBytesMax)
-      return std::nullopt;
-    message.address.assign(rest.begin(), rest.end());
-    return message;
+    const bool is_list = record.kind == Kind::kRing && version >= kFurtherAddresses;
+    if (message.records.size() != 1) return std::nullopt;
+    return read_addresses(rest, is_list, message) ? std::optional(message) : std::nullopt;
   }
   return rest.empty() ? std::optional(message) : std::nullopt;
 }

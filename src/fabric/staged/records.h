@@ -3,12 +3,14 @@
 //
 // Layout: the mark, which tells these messages from those of the domain's user; then records of
 // kRecordBytes each, little endian. A greeting is alone in its message, followed by the writer's
-// address. A ring record is alone too, followed by the address of its door.
+// address. A ring record is alone too, followed by the address of its door, and from version 5 on
+// by those of the same door at the wire's further endpoints.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -50,7 +52,7 @@ inline constexpr size_t kRecordBytes = 80;
 inline constexpr size_t kMarkBytes = 8;
 
 /// The versions that this engine speaks. Each message begins with its version.
-inline constexpr Versions kVersions{.newest = 4, .oldest = 4};
+inline constexpr Versions kVersions{.newest = 5, .oldest = 4};
 /// Nothing: the message is not of a staged domain, or is of a version that this engine does not
 /// speak.
 std::optional<uint8_t> version_of(Bytes message);
@@ -62,12 +64,16 @@ constexpr bool has_address(const Record& record) {
   return record.kind == Kind::kGreeting || (record.kind == Kind::kRing && record.ok);
 }
 
-/// The content of a message that has a version. `read_message` returns nothing if it is malformed.
+/// Of a door: the address at the wire's first endpoint, then those at the others. In versions
+/// before 5 only the first is said.
+void append_addresses(std::vector<std::byte>& message, uint8_t version, std::span<const Bytes> all);
+
+/// The content of a message of that version. `read_message` returns nothing if it is malformed.
 struct Message {
   std::vector<Record> records;
-  std::vector<std::byte> address;
+  std::vector<std::vector<std::byte>> addresses;  ///< one at least where a record has an address
 };
-std::optional<Message> read_message(Bytes message);
+std::optional<Message> read_message(Bytes message, uint8_t version);
 
 /// The address of a staged domain, or of a door of it. `place` is where it receives messages, which
 /// wire doors cannot carry; `door` is the wire's door, where its memory is written. The bytes begin

@@ -59,13 +59,15 @@ std::optional<uint32_t> StagedDomain::peer_of(uint64_t number) const {
   return found == peer_of_number_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void StagedDomain::handle_ring(const Record& record, Bytes door) {
+void StagedDomain::handle_ring(const Record& record,
+                               const std::vector<std::vector<std::byte>>& doors) {
   const std::optional<uint32_t> index = peer_of(record.session);
   if (!index) return;
   if (!record.ok) return break_session(*index);
   Peer& peer = peers_.at(*index);
   if (peer.state != Peer::State::kAsked) return;
-  const Result<uint32_t> way = way_to(door);
+  const std::vector<Bytes> further(doors.begin() + 1, doors.end());
+  const Result<uint32_t> way = way_to(doors.front(), further);
   if (!way.ok()) {
     tell(peer.line, {.kind = Kind::kGoodbye, .session = record.number});
     return break_session(*index);
@@ -78,9 +80,14 @@ void StagedDomain::handle_ring(const Record& record, Bytes door) {
   advance(*index);
 }
 
-Result<uint32_t> StagedDomain::way_to(Bytes door) {
-  BRAID_LET(wire, wire_->connect(door));
+Result<uint32_t> StagedDomain::way_to(Bytes door, std::span<const Bytes> further) {
+  BRAID_LET(wire, wire_->connect_all(door, further));
   return ways_.add({wire});
+}
+
+size_t StagedDomain::ways(uint32_t number) const {
+  const Peer& peer = peers_.at(number);
+  return peer.door ? wire_->ways(ways_.at(*peer.door).wire) : 1;
 }
 
 void StagedDomain::leave_way(std::optional<uint32_t>& way) {
