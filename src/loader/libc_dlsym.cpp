@@ -1,6 +1,7 @@
 #include "loader/libc_dlsym.h"
 
 #include <dlfcn.h>
+#include <initializer_list>
 
 #include <atomic>
 
