@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kQueuedMax = 1024;       // postings
 constexpr size_t kCompletionsMax = 4096;  // beyond that, the thread waits for the engine
 constexpr size_t kCompletionsAtOnce = 64;
-constexpr uint64_t kBusyNs = 20'000;         // after an event the thread polls for so long
+constexpr uint64_t kBusyNs = 5'000;          // after an event the thread polls for so long
 constexpr uint64_t kLooksAgainNs = 400'000;  // where no descriptor tells of arrivals, or of room
 
 size_t messages_in(std::span<const Completion> completions) {
