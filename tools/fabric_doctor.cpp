@@ -54,6 +54,23 @@ bool describe_rails(const std::vector<topology::Nic>& nics) {
   return true;
 }
 
+/// Why a rail has so many endpoints, and for whom.
+std::string reason_of(size_t endpoints, size_t rails, const fabric::EndpointCount& count) {
+  std::string text =
+      !count.asked ? fmt::format("by its NIC, {} rails, {} CPUs and {} open files", rails,
+                                 count.room.cpus, count.room.descriptors)
+      : endpoints == *count.asked
+          ? fmt::format("as {} says", fabric::kEndpointsVariable)
+          : fmt::format("{} says {}, but {} open files allow no peer several",
+                        fabric::kEndpointsVariable, *count.asked, count.room.descriptors);
+  if (endpoints == 1) return text;
+  text += fmt::format("; for the first {} peers, half as many with gpu_memory",
+                      fabric::doors_at_all_endpoints(count.room, endpoints));
+  return fabric::is_ample(fabric::shm_room())
+             ? text
+             : text + "; shm has 1, since /dev/shm has little room";
+}
+
 /// False: no engine opens.
 bool describe_endpoints(const std::string& address, const std::vector<topology::Nic>& nics) {
   const Result<fabric::RailChoice> choice = fabric::rails_for({}, nics);
@@ -63,20 +80,9 @@ bool describe_endpoints(const std::string& address, const std::vector<topology::
     fmt::print("endpoints     no: {}\n", counts.status().message());
     return false;
   }
-  const fabric::EndpointCount& count = counts.value();
-  const size_t endpoints = count.at(address);
-  fmt::print(
-      "endpoints     {} on a rail at {} whose bytes the CPU copies (tcp;ofi_rxm, shm): {}{}{}\n",
-      endpoints, address,
-      count.asked ? fmt::format("as {} says", fabric::kEndpointsVariable)
-                  : fmt::format("by its NIC, {} rails, {} CPUs and {} open files", rails,
-                                count.room.cpus, count.room.descriptors),
-      endpoints == 1 ? ""
-                     : fmt::format("; for the first {} peers",
-                                   fabric::doors_at_all_endpoints(count.room, endpoints)),
-      endpoints == 1 || fabric::is_ample(fabric::shm_room())
-          ? ""
-          : "; shm has 1, since /dev/shm has little room");
+  const size_t endpoints = counts.value().at(address);
+  fmt::print("endpoints     {} on a rail at {} whose bytes the CPU copies (tcp;ofi_rxm, shm): {}\n",
+             endpoints, address, reason_of(endpoints, rails, counts.value()));
   return true;
 }
 

@@ -153,6 +153,8 @@ class Domain {
   /// An entrance for one peer, which passes `door_address` to `connect`. Closing the door ends the
   /// peer's postings there: see Traits::closing_fences. Doors carry writes, and no messages.
   virtual Result<uint32_t> open_door() = 0;
+  /// The same at the domain's first endpoint alone: such doors cost less, and are slower.
+  virtual Result<uint32_t> open_narrow_door() { return open_door(); }
   virtual Bytes door_address(uint32_t door) const = 0;
   /// Of the same door at the domain's other endpoints, if it has several.
   virtual std::vector<Bytes> further_door_addresses(uint32_t /*door*/) const { return {}; }

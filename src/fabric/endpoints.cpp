@@ -42,6 +42,7 @@ class JoinedDomain final : public Domain {
   void abandon(uint32_t peer, Absence absence) override;
 
   Result<uint32_t> open_door() override;
+  Result<uint32_t> open_narrow_door() override { return first().open_door(); }
   Bytes door_address(uint32_t door) const override { return first().door_address(door); }
   std::vector<Bytes> further_door_addresses(uint32_t door) const override;
   Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override;

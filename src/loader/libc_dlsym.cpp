@@ -1,9 +1,9 @@
 #include "loader/libc_dlsym.h"
 
 #include <dlfcn.h>
-#include <initializer_list>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace braid::loader {
 namespace {

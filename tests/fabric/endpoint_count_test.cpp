@@ -57,6 +57,13 @@ TEST(EndpointCount, TheProgramKeepsDescriptorsAndMemory) {
   EXPECT_EQ(doors_at_all_endpoints({16, 1024, 1}, 1), 0u) << "there is one endpoint";
 }
 
+TEST(EndpointCount, WhereNoPeerMayHaveSeveralThereIsOne) {
+  const std::vector<topology::Nic> none;
+  EXPECT_EQ((EndpointCount{std::nullopt, {16, 1024, 1}, none}.at("127.0.0.1")), 4u);
+  EXPECT_EQ((EndpointCount{std::nullopt, {16, 128, 1}, none}.at("127.0.0.1")), 1u);
+  EXPECT_EQ((EndpointCount{16, {16, 256, 1}, none}.at("127.0.0.1")), 1u) << "as asked for";
+}
+
 TEST(EndpointCount, OthersKeepSharedMemory) {
   EXPECT_FALSE(is_ample({true, 64, 16})) << "a container by default";
   EXPECT_TRUE(is_ample({true, 16384, 16}));
@@ -65,7 +72,7 @@ TEST(EndpointCount, OthersKeepSharedMemory) {
 
 TEST(EndpointCount, TheUserAsksByANumber) {
   const test::SetVariable variable(kEndpointsVariable, "7");
-  const auto asked = asked_endpoints(kEndpointsVariable);
+  const auto asked = asked_endpoints();
   ASSERT_TRUE(asked.ok());
   EXPECT_EQ(asked.value(), 7u);
 }
@@ -73,7 +80,7 @@ TEST(EndpointCount, TheUserAsksByANumber) {
 TEST(EndpointCount, WhatIsNoNumberIsAnErrorThatNamesIt) {
   for (const char* wrong : {"0", "17", "-1", "4x", "four"}) {
     const test::SetVariable variable(kEndpointsVariable, wrong);
-    const auto asked = asked_endpoints(kEndpointsVariable);
+    const auto asked = asked_endpoints();
     ASSERT_FALSE(asked.ok());
     EXPECT_NE(asked.status().message().find(std::string("BRAID_FABRIC_ENDPOINTS='") + wrong),
               std::string::npos);

@@ -164,6 +164,9 @@ class StagedWire final : public Wire {
   }
   uint64_t now_ns() override { return wire_->now_ns(); }
   bool break_rail(int side, int index) override { return wire_->break_rail(side, index); }
+  bool break_further_endpoints(int side, int index) override {
+    return wire_->break_further_endpoints(side, index);
+  }
   void mend_rail(int side, int index) override { wire_->mend_rail(side, index); }
   std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
     if (!is_gpu_[side]) return wire_->memory(side, size_bytes);

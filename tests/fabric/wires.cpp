@@ -45,6 +45,11 @@ class SimulatedWire final : public Wire {
       network_.cut(*endpoint, sim::Break::kFails);
     return true;
   }
+  bool break_further_endpoints(int side, int index) override {
+    const auto& endpoints = opened_[side].at(static_cast<size_t>(index));
+    for (size_t i = 1; i < endpoints.size(); ++i) network_.cut(*endpoints[i], sim::Break::kFails);
+    return endpoints.size() > 1;
+  }
   void mend_rail(int side, int index) override {
     for (const Domain* endpoint : opened_[side].at(static_cast<size_t>(index)))
       network_.mend(*endpoint);

@@ -38,6 +38,8 @@ class Wire {
   /// Breaks the connections of a side's domain; `index` counts that side's domains. False: nothing
   /// breaks one here.
   virtual bool break_rail(int, int) { return false; }
+  /// All but the first of the domain's endpoints. False: it has no others.
+  virtual bool break_further_endpoints(int /*side*/, int /*index*/) { return false; }
   /// Peers can connect again, where they could not.
   virtual void mend_rail(int, int) {}
 };

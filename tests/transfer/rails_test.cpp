@@ -102,8 +102,10 @@ TEST(TransferRails, SeveralEndpointsOfOneRailCarryOneRequest) {
   EXPECT_GT(broken, 0);
   const std::string report = me.transfer.report(Transfer::Form::kJson).value();
   const nlohmann::json document = nlohmann::json::parse(report).at("braid_transfer");
-  ASSERT_EQ(document.at("links").size(), 1u) << report;
-  EXPECT_EQ(document.at("links").at(0).at("endpoints"), 3) << report;
+  bool goes_over_three = false;  // links that have broken may still be there
+  for (const nlohmann::json& link : document.at("links"))
+    goes_over_three = goes_over_three || (link.at("is_up") && link.at("endpoints") == 3);
+  EXPECT_TRUE(goes_over_three) << report;
 }
 
 TEST(TransferRails, ANumberOfEndpointsThatIsNoneIsNamed) {

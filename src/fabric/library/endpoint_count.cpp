@@ -52,15 +52,15 @@ std::optional<double> link_gbps(const std::string& address,
   return std::nullopt;
 }
 
-Result<std::optional<size_t>> asked_endpoints(const char* variable) {
-  const char* const asked = std::getenv(variable);
+Result<std::optional<size_t>> asked_endpoints() {
+  const char* const asked = std::getenv(kEndpointsVariable);
   if (asked == nullptr || *asked == '\0') return std::optional<size_t>();
   const std::string_view text = asked;
   size_t count = 0;
   const auto [end, error] = std::from_chars(text.begin(), text.end(), count);
   if (error != std::errc() || end != text.end() || count < 1 || count > kEndpointsMax)
     return Status::error(
-        std::string(variable) + "='" + asked + "': this is no number of connections",
+        std::string(kEndpointsVariable) + "='" + asked + "': this is no number of connections",
         "It is a number from 1 to " + std::to_string(kEndpointsMax));
   return std::optional(count);
 }
@@ -71,7 +71,7 @@ size_t EndpointCount::at(const std::string& address) const {
 }
 
 Result<EndpointCount> endpoint_count(size_t addresses, const std::vector<topology::Nic>& nics) {
-  BRAID_LET(asked, asked_endpoints(kEndpointsVariable));
+  BRAID_LET(asked, asked_endpoints());
   return EndpointCount{asked, endpoint_room(addresses), nics};
 }
 

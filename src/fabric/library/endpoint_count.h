@@ -33,8 +33,8 @@ size_t usual_endpoints(std::optional<double> nic_gbps, const EndpointRoom& room)
 /// That of the NIC with this address. None: no NIC limits it, or the NIC does not say.
 std::optional<double> link_gbps(const std::string& address, const std::vector<topology::Nic>& nics);
 
-/// What the user asks for by this variable; none: nothing.
-Result<std::optional<size_t>> asked_endpoints(const char* variable);
+/// What the user asks for by the variable; none: nothing.
+Result<std::optional<size_t>> asked_endpoints();
 
 /// How many of an engine's doors are open at all its endpoints, and so how many peers use all of
 /// them. The program keeps most of its descriptors and memory.

@@ -49,7 +49,9 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           const EndpointCount& counts, bool has_gpu_memory) {
   BRAID_LET(wire, open_endpoints(quirks, address, counts));
-  return has_gpu_memory ? staged::stage(std::move(wire)) : std::move(wire);
+  if (!has_gpu_memory) return std::move(wire);
+  const size_t doors = doors_at_all_endpoints(counts.room, wire->traits().endpoints);
+  return staged::stage(std::move(wire), doors / 2);
 }
 
 }  // namespace braid::fabric

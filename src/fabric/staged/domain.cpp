@@ -15,16 +15,16 @@
 
 namespace braid::fabric::staged {
 
-Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire) {
-  return StagedDomain::open(std::move(wire));
+Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire, size_t wide_max) {
+  return StagedDomain::open(std::move(wire), wide_max);
 }
 
-Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire) {
+Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire, size_t wide_max) {
   if (!wire->traits().closing_fences)
     return Status::error(wire->traits().provider +
                          " cannot end the writes of one peer, so rings "
                          "for memory of GPUs could never be used again");
-  std::unique_ptr<StagedDomain> domain(new StagedDomain(std::move(wire)));
+  std::unique_ptr<StagedDomain> domain(new StagedDomain(std::move(wire), wide_max));
   BRAID_TRY(domain->prepare());
   return std::unique_ptr<Domain>(std::move(domain));
 }
@@ -162,37 +162,6 @@ bool StagedDomain::removal_fences(uint32_t number) const {
   return region.is_gpu() || wire_->removal_fences(region.wire);
 }
 
-// ---- Doors: those of the wire ----
-
-Result<uint32_t> StagedDomain::open_door() {
-  BRAID_LET(door, wire_->open_door());
-  doors_[door] = encode_address(wire_->address(), wire_->door_address(door));
-  if (doors_.at(door).size() <= kAddressBytesMax) return door;
-  close_door(door);
-  return Status::error(traits_.provider + " has addresses that are too long");
-}
-
-/// Writes into GPU memory come through a ring, which has a door of its own.
-Result<uint32_t> StagedDomain::add_door_region(uint32_t door, MutableBytes memory) {
-  BRAID_LET(lane, gpu::lane_of_memory(memory));
-  if (lane == nullptr) return add_host_region(memory, wire_->add_door_region(door, memory), door);
-  BRAID_LET(region, add_gpu_region(memory, Access::kRemoteWrite, lane));
-  regions_.at(region).door = door;
-  return region;
-}
-
-void StagedDomain::close_door(uint32_t door) {
-  doors_.erase(door);
-  wire_->close_door(door);
-}
-
-Drain StagedDomain::drain_door(uint32_t door) const {
-  const bool is_copied_to = std::any_of(draining_.begin(), draining_.end(), [&](uint32_t region) {
-    return regions_.at(region).door == door;
-  });
-  return is_copied_to ? Drain::kEnding : wire_->drain_door(door);
-}
-
 // ---- Rings ----
 
 /// Once there are as many rings as may be, the other role's spare ones are taken.
@@ -239,14 +208,17 @@ Result<uint32_t> StagedDomain::connect_all(Bytes address, std::span<const Bytes>
   peer.line = line;
   peer.lasting_number = random_number();
   if (!to.door.empty()) {
-    const Result<uint32_t> way = way_to(to.door, further);
+    peer.is_wide = !further.empty() && wide_peers_ < wide_max_;
+    const Result<uint32_t> way = way_to(to.door, peer.is_wide ? further : std::span<const Bytes>());
     if (!way.ok()) {
       leave_line(line);
       return way.status();
     }
     peer.door = way.value();
   }
+  lines_.at(line).version = to.version;
   ++lines_.at(line).connections;
+  if (peer.is_wide) ++wide_peers_;
   return peers_.add(std::move(peer));
 }
 
@@ -261,6 +233,7 @@ void StagedDomain::disconnect(uint32_t number) {
     fail(posting);
   leave_way(peer.door);
   leave_line(peer.line);
+  if (peer.is_wide) --wide_peers_;
   peer.is_gone = true;
   forget_if_over(number);
 }

@@ -14,6 +14,8 @@
 
 namespace braid::fabric::staged {
 
-Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire);
+/// `wide_max`: so many peers have a door for host memory at all endpoints of `wire`, and so many
+/// are written to there. The places that are left are those of rings.
+Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire, size_t wide_max = ~size_t{0});
 
 }  // namespace braid::fabric::staged

@@ -20,8 +20,10 @@ std::optional<uint32_t> StagedDomain::find_line(Bytes address) {
 
 Result<uint32_t> StagedDomain::line_to(Bytes address, uint8_t version) {
   if (const std::optional<uint32_t> known = find_line(address)) {
-    ++lines_.at(*known).users;
-    lines_.at(*known).version = version;
+    Line& line = lines_.at(*known);
+    ++line.users;
+    // What a peer's address says of its version counts more than what a stranger's greeting says.
+    if (line.connections == 0) line.version = version;
     return *known;
   }
   Line line;

@@ -1,13 +1,52 @@
-// StagedDomain: the owner's side, for writes of peers into GPUs of ours.
+// StagedDomain: the owner's side: its doors, and writes of peers into GPUs of ours.
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "base/try.h"
+#include "fabric/gpu/memory.h"
 #include "fabric/staged/limits.h"
 #include "fabric/staged/parts.h"
 #include "host/random_number.h"
 
 namespace braid::fabric::staged {
+
+// ---- Doors: those of the wire ----
+
+Result<uint32_t> StagedDomain::open_door() {
+  const bool is_wide = wide_doors_.size() < wide_max_;
+  BRAID_LET(door, is_wide ? wire_->open_door() : wire_->open_narrow_door());
+  if (is_wide) wide_doors_.insert(door);
+  doors_[door] = encode_address(wire_->address(), wire_->door_address(door));
+  if (doors_.at(door).size() <= kAddressBytesMax) return door;
+  close_door(door);
+  return Status::error(traits_.provider + " has addresses that are too long");
+}
+
+/// Writes into GPU memory come through a ring, which has a door of its own.
+Result<uint32_t> StagedDomain::add_door_region(uint32_t door, MutableBytes memory) {
+  BRAID_LET(lane, gpu::lane_of_memory(memory));
+  if (lane == nullptr) return add_host_region(memory, wire_->add_door_region(door, memory), door);
+  BRAID_LET(region, add_gpu_region(memory, Access::kRemoteWrite, lane));
+  regions_.at(region).door = door;
+  return region;
+}
+
+void StagedDomain::close_door(uint32_t door) {
+  doors_.erase(door);
+  wide_doors_.erase(door);
+  wire_->close_door(door);
+}
+
+Drain StagedDomain::drain_door(uint32_t door) const {
+  const bool is_copied_to = std::any_of(draining_.begin(), draining_.end(), [&](uint32_t region) {
+    return regions_.at(region).door == door;
+  });
+  return is_copied_to ? Drain::kEnding : wire_->drain_door(door);
+}
+
+// ---- Writes of peers into GPUs of ours ----
 
 /// A peer without a connection from us is a stranger: few strangers may ask at a time.
 std::optional<uint32_t> StagedDomain::line_for(Bytes address, uint8_t version) {
@@ -26,7 +65,8 @@ bool StagedDomain::open_ring(Visitor& visitor) {
   if (visitor.is_stranger && rings_of_strangers_ >= kRingsOfStrangersMax) return false;
   std::optional<Ring> ring = take_ring(spare_remote_);
   if (!ring) return false;
-  const Result<uint32_t> door = wire_->open_door();
+  const Result<uint32_t> door =
+      visitor.is_stranger ? wire_->open_narrow_door() : wire_->open_door();
   if (!door.ok()) {
     spare_remote_.push_back(std::move(*ring));
     return false;

@@ -21,7 +21,7 @@ namespace braid::fabric::staged {
 
 class StagedDomain final : public Domain {
  public:
-  static Result<std::unique_ptr<Domain>> open(std::unique_ptr<Domain> wire);
+  static Result<std::unique_ptr<Domain>> open(std::unique_ptr<Domain> wire, size_t wide_max);
   ~StagedDomain() override;
 
   const Traits& traits() const override { return traits_; }
@@ -101,12 +101,14 @@ class StagedDomain final : public Domain {
     enum class State : uint8_t { kUnknown, kAsked, kOpen } state = State::kUnknown;
     uint32_t line = 0;
     std::optional<uint32_t> door;  // for writes into host memory; none: the line's way
-    bool is_gone = false;          // it stays until its postings have ended
-    uint64_t lasting_number = 0;   // of the connection
-    uint64_t number = 0;           // our number of the session; 0: there is none
-    uint64_t session = 0;          // the owner's number of the same session
-    std::optional<uint32_t> way;   // to its ring
-    RemoteRange remote;            // that ring
+    bool is_wide = false;          // its door is written at all endpoints of the wire
+    bool is_cautious = false;  // a piece has failed: the next ring takes the first endpoint alone
+    bool is_gone = false;      // it stays until its postings have ended
+    uint64_t lasting_number = 0;  // of the connection
+    uint64_t number = 0;          // our number of the session; 0: there is none
+    uint64_t session = 0;         // the owner's number of the same session
+    std::optional<uint32_t> way;  // to its ring
+    RemoteRange remote;           // that ring
     SpanRing remote_spans{0};
     std::optional<Ring> ring;  // ours
     SpanRing spans{0};
@@ -163,8 +165,8 @@ class StagedDomain final : public Domain {
     uint32_t region = 0;
   };
 
-  explicit StagedDomain(std::unique_ptr<Domain> wire)
-      : wire_(std::move(wire)), traits_(wire_->traits()) {
+  StagedDomain(std::unique_ptr<Domain> wire, size_t wide_max)
+      : wire_(std::move(wire)), traits_(wire_->traits()), wide_max_(wide_max) {
     traits_.provider += "+gpu";  // both ends have it, or neither
   }
   Status prepare();
@@ -248,6 +250,9 @@ class StagedDomain final : public Domain {
   std::unique_ptr<Domain> wire_;
   std::vector<std::byte> address_;
   Traits traits_;
+  const size_t wide_max_;
+  size_t wide_peers_ = 0;
+  std::set<uint32_t> wide_doors_;  // of host memory
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();
   uint64_t copies_ = 0;  // under way
   std::vector<gpu::Ended::Copy> ended_now_;

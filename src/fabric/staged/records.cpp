@@ -76,14 +76,14 @@ Record read_record(Bytes bytes) {
 /// A list of addresses, each behind its size in one byte; or a single one without.
 bool read_addresses(Bytes rest, bool is_list, Message& message) {
   do {
-    if (rest.empty()) return false;
+    if (rest.empty() || message.addresses.size() == kEndpointsMax) return false;
     const size_t size_bytes = is_list ? static_cast<size_t>(rest.front()) : rest.size();
     if (is_list) rest = rest.subspan(1);
     if (size_bytes == 0 || size_bytes > std::min(rest.size(), kAddressBytesMax)) return false;
     message.addresses.emplace_back(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(size_bytes));
     rest = rest.subspan(size_bytes);
   } while (!rest.empty());
-  return message.addresses.size() <= kEndpointsMax;
+  return true;
 }
 
 }  // namespace

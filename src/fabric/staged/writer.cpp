@@ -66,7 +66,10 @@ void StagedDomain::handle_ring(const Record& record,
   if (!record.ok) return break_session(*index);
   Peer& peer = peers_.at(*index);
   if (peer.state != Peer::State::kAsked) return;
-  const std::vector<Bytes> further(doors.begin() + 1, doors.end());
+  // Each ring has a connection of its own at each endpoint, and one that never works would fail
+  // them all.
+  const bool is_narrow = std::exchange(peer.is_cautious, false);
+  const std::vector<Bytes> further(doors.begin() + 1, is_narrow ? doors.begin() + 1 : doors.end());
   const Result<uint32_t> way = way_to(doors.front(), further);
   if (!way.ok()) {
     tell(peer.line, {.kind = Kind::kGoodbye, .session = record.number});
@@ -87,7 +90,9 @@ Result<uint32_t> StagedDomain::way_to(Bytes door, std::span<const Bytes> further
 
 size_t StagedDomain::ways(uint32_t number) const {
   const Peer& peer = peers_.at(number);
-  return peer.door ? wire_->ways(ways_.at(*peer.door).wire) : 1;
+  const std::optional<uint32_t>& way =
+      peer.way ? peer.way : peer.door;  // the ring's, if it is open
+  return way ? wire_->ways(ways_.at(*way).wire) : 1;
 }
 
 void StagedDomain::leave_way(std::optional<uint32_t>& way) {
@@ -294,6 +299,7 @@ void StagedDomain::posted(uint32_t index, bool ok) {
   if (!posting.to_gpu) return end_piece(index, ok);
   const bool may_go = may_go_on(peer, posting, piece);
   if (!ok || !may_go) {
+    peer.is_cautious = peer.is_cautious || (!ok && may_go);
     end_piece(index, false);
     if (may_go) break_session(number);  // the piece may still land: its span stays in use
     return;

@@ -102,9 +102,9 @@ std::vector<Wanted> wanted_providers(const OpenOptions& options) {
   return wanted;
 }
 
-bool copies_through_sockets(const Wanted& wanted) {
+bool copies_by_cpu(const Wanted& wanted, bool over_network) {
   const fabric::ofi::Quirks* quirks = fabric::ofi::find_quirks(wire_of(wanted.provider));
-  return quirks != nullptr && quirks->copies_by_cpu && quirks->listens_at_address;
+  return quirks != nullptr && quirks->copies_by_cpu && quirks->listens_at_address == over_network;
 }
 
 bool names_no_rails(const OpenOptions& options) {
@@ -154,11 +154,19 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   // Threads of rails, and libfabric's memory, stay near the NICs.
   const fabric::OnNode here(host.machine, options.is_pinned ? choice.numa_node : -1);
   const std::vector<Wanted> all = wanted_providers(options);
-  const auto over_sockets =
-      static_cast<size_t>(std::count_if(all.begin(), all.end(), copies_through_sockets));
-  BRAID_LET(counts, fabric::endpoint_count(over_sockets * choice.addresses.size(), host.nics));
+  // A request goes over one or the other, so the rails over the network share their endpoints'
+  // CPUs, and those of the host theirs.
+  const auto count_of = [&](bool over_network) {
+    return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const Wanted& each) {
+      return copies_by_cpu(each, over_network);
+    }));
+  };
+  BRAID_LET(of_network,
+            fabric::endpoint_count(count_of(true) * choice.addresses.size(), host.nics));
+  BRAID_LET(of_host, fabric::endpoint_count(count_of(false), host.nics));
   for (const Wanted& each : all) {
-    const Status added = add_provider(each.provider, counts, host, rails);
+    const Status added =
+        add_provider(each.provider, copies_by_cpu(each, false) ? of_host : of_network, host, rails);
     if (!added.ok() && !each.may_be_missing) return added;
   }
   if (rails.domains.empty())
