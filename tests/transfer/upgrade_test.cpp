@@ -71,9 +71,12 @@ struct Ring {
                              " " + std::to_string(kBytes) + " 1 2"),
               "loading");
   }
+  /// Once it has written all there, which under load may take a while, and it is still all there.
   void unload(size_t i) {
+    const auto check = [&] { return owners[next(i)]->check(Owner::kWrite, 100 + i, 0, kBytes); };
+    EXPECT_TRUE(eventually([&] { return check() == "right"; })) << check();
     EXPECT_EQ(owners[i]->ask("unload"), "over");
-    EXPECT_EQ(owners[next(i)]->check(Owner::kWrite, 100 + i, 0, kBytes), "right");
+    EXPECT_EQ(check(), "right");
   }
   /// Who writes there stops before it, and begins again; the others go on.
   void replace(size_t i) {
