@@ -79,13 +79,14 @@ TEST(TransferRails, ARailWhoseListenerDiesFailsNothing) {
 }
 
 /// A NIC that is faster than one thread can copy gets several endpoints. Every byte of a write and
-/// of a read is right, also when connections break meanwhile.
-TEST(TransferRails, SeveralEndpointsOfOneRailCarryOneRequest) {
+/// of a read is right, also when the connections of one of two rails break meanwhile.
+TEST(TransferRails, SeveralEndpointsOfARailCarryOneRequest) {
   const SetVariable variable("BRAID_FABRIC_ENDPOINTS", "3");
-  Owner owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "bytes=" + std::to_string(kBytes)});
+  Owner owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "address=127.0.0.2",
+               "bytes=" + std::to_string(kBytes)});
   Transfer::Options options;
   options.providers = {"tcp;ofi_rxm"};
-  options.addresses = {"127.0.0.1"};
+  options.addresses = {"127.0.0.1", "127.0.0.2"};
   Initiator me(owner, options, kBytes);
   const uint64_t there = owner.addresses[Owner::kBoth];
   int broken = 0;
