@@ -42,6 +42,10 @@
 
 namespace braid::transfer {
 
+/// A question without an answer for this long is asked again: a connection that breaks may have
+/// swallowed either, also one that a link outlives.
+inline constexpr uint64_t kAskAgainNs = 500'000'000;
+
 /// Events for the driver of the rail. After this side has closed a link, the only event about the
 /// link is LinkFenced.
 struct LinkUp {
@@ -158,6 +162,8 @@ class Rail {
   /// A buffer of this side that the owner may write.
   struct Loan {
     uint64_t grant = 0;
+    std::vector<std::byte> descriptor;
+    uint64_t asked_ns = 0;
     bool is_confirmed = false;
   };
   struct Link {
@@ -174,8 +180,9 @@ class Rail {
     uint16_t version = kVersionOldest;          // that both speak
     std::deque<std::vector<std::byte>> outbox;  // messages that had no credit
     // For reads and writes of this side.
-    std::map<uint64_t, Granted> granted;       // by address
-    std::optional<GrantRequest> asked;         // has no answer yet
+    std::map<uint64_t, Granted> granted;  // by address
+    std::optional<GrantRequest> asked;    // has no answer yet
+    uint64_t asked_ns = 0;
     std::unordered_map<uint64_t, Loan> loans;  // by buffer
     std::vector<Piece> waiting;                // for a grant or a loan
     std::vector<Piece> writes;                 // granted, to be posted at the next push
@@ -192,12 +199,14 @@ class Rail {
     std::vector<uint64_t> closed_grants;  // not fenced yet
     // Files that this side writes.
     bool has_asked_for_stage = false;
+    uint64_t stage_asked_ns = 0;
     uint64_t stage_target = 0;
     std::vector<uint64_t> stage_free;  // offsets
     std::deque<uint64_t> file_pieces;  // pieces with parts that are not written yet
     // Files that the peer writes.
     std::shared_ptr<Stage> stage;
     uint64_t stage_region = 0;
+    std::vector<std::byte> stage_descriptor;
     size_t file_writes = 0;  // jobs under way
     bool is_marked = false;  // something is to be sent
     LinkStatistics counts;
@@ -292,7 +301,9 @@ class Rail {
   void start(uint64_t id, Link& link, const Piece& piece);
   void start_write(uint64_t id, Link& link, const Piece& piece);
   void start_read(uint64_t id, Link& link, const Piece& piece);
+  void lend(uint64_t id, uint64_t buffer, Loan& loan);
   void start_waiting(uint64_t id, Link& link);
+  bool has_to_ask(uint64_t& asked_ns) const;
   void post_writes(uint64_t id, Link& link);
   void post_reads(uint64_t id, Link& link);
   void await_reads(uint64_t request);

@@ -18,7 +18,8 @@ constexpr size_t kWriteParts = 8;  // of a link
 void Rail::start_file_write(uint64_t id, Link& link, const Piece& piece) {
   if (link.stage_target == 0) {
     link.waiting.push_back(piece);
-    if (!std::exchange(link.has_asked_for_stage, true)) send(id, StageRequest{});
+    if (!std::exchange(link.has_asked_for_stage, true)) link.stage_asked_ns = 0;
+    if (has_to_ask(link.stage_asked_ns)) send(id, StageRequest{});
     return;
   }
   link.file_pieces.push_back(file_pieces_.add({piece, id, 0, 0, 0, Cause::kNone}));
@@ -149,7 +150,8 @@ void Rail::open_file(uint64_t id, const Link& link, const FileOpen& request) {
 }
 
 void Rail::make_stage(uint64_t id, Link& link) {
-  if (link.stage != nullptr) return;
+  if (link.stage != nullptr)  // the answer was lost
+    return send(id, StageAnswer{Cause::kNone, link.stage->bytes().size(), link.stage_descriptor});
   StageAnswer answer;
   answer.cause = Cause::kTooMuch;
   link.stage = Stage::make(kWriteParts);
@@ -160,8 +162,8 @@ void Rail::make_stage(uint64_t id, Link& link) {
     const auto granted = engine_->grant(region.value(), link.peer, 0, link.stage->bytes().size());
     if (granted.ok()) {
       link.closed_grants.push_back(granted.value().grant);  // looked at once the link is closed
-      answer = {Cause::kNone, link.stage->bytes().size(),
-                fabric::encode(granted.value().descriptor, secret_)};
+      link.stage_descriptor = fabric::encode(granted.value().descriptor, secret_);
+      answer = {Cause::kNone, link.stage->bytes().size(), link.stage_descriptor};
     }
   }
   if (answer.cause != Cause::kNone) {  // it may ask again

@@ -58,6 +58,14 @@ void Rail::start_waiting(uint64_t id, Link& link) {
   for (const Piece& piece : std::exchange(link.waiting, {})) start(id, link, piece);
 }
 
+/// Whether a question is due: for the first time, or again. A slice that waits for the answer is
+/// posted again as long as there is none.
+bool Rail::has_to_ask(uint64_t& asked_ns) const {
+  if (asked_ns != 0 && now_ns_ < asked_ns + kAskAgainNs) return false;
+  asked_ns = now_ns_;
+  return true;
+}
+
 // ---- Writes ----
 
 /// The owner's grant that holds the piece; null: none.
@@ -79,9 +87,11 @@ void Rail::start_write(uint64_t id, Link& link, const Piece& piece) {
   }
   link.waiting.push_back(piece);
   // Asks for one grant at a time; its answer starts all pieces that it covers.
-  if (link.asked) return;
-  link.asked = GrantRequest{++tokens_, piece.address, piece.local.size()};
-  send(id, *link.asked);
+  if (!link.asked) {
+    link.asked = GrantRequest{++tokens_, piece.address, piece.local.size()};
+    link.asked_ns = 0;
+  }
+  if (has_to_ask(link.asked_ns)) send(id, *link.asked);
 }
 
 void Rail::post_writes(uint64_t id, Link& link) {
@@ -182,18 +192,24 @@ void Rail::start_read(uint64_t id, Link& link, const Piece& piece) {
   const auto known = link.loans.find(piece.buffer);
   if (known == link.loans.end() || !known->second.is_confirmed) {
     link.waiting.push_back(piece);
-    if (known != link.loans.end()) return;
+    if (known != link.loans.end()) return lend(id, piece.buffer, known->second);
     const auto granted = engine_->grant(regions_.at(piece.buffer), link.peer, 0,
                                         buffers_.find(piece.buffer)->memory.size());
     if (!granted.ok()) {
       link.waiting.pop_back();
       return ended(piece.id, Cause::kPathFailed);
     }
-    link.loans[piece.buffer] = {granted.value().grant, false};
-    return send(id, Lend{piece.buffer, fabric::encode(granted.value().descriptor, secret_)});
+    Loan& loan = link.loans[piece.buffer];
+    loan.grant = granted.value().grant;
+    loan.descriptor = fabric::encode(granted.value().descriptor, secret_);
+    return lend(id, piece.buffer, loan);
   }
   link.reads.push_back(piece);
   mark(id, link);
+}
+
+void Rail::lend(uint64_t id, uint64_t buffer, Loan& loan) {
+  if (has_to_ask(loan.asked_ns)) send(id, Lend{buffer, loan.descriptor});
 }
 
 /// Asks for reads. Reads that the owner can serve with one write share one immediate.

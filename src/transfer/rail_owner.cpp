@@ -37,6 +37,11 @@ void Rail::grant(Link& link, const GrantRequest& request) {
 
 void Rail::borrow(Link& link, const Lend& lend) {
   Lent answer{lend.number, Cause::kTooMuch};
+  const auto known = link.lent.find(lend.number);
+  if (known != link.lent.end() && engine_->has_target(known->second)) {  // the answer was lost
+    answer.cause = Cause::kNone;
+    return send(link_of_peer_.at(link.peer), answer);
+  }
   if (link.lent.size() >= link.lent_max) forget_what_was_taken_back(link);
   const auto descriptor = fabric::decode_descriptor(lend.descriptor, secret_);
   if (link.lent.size() < kLentMax && descriptor.ok()) {

@@ -19,8 +19,7 @@ constexpr size_t kBytes = 32 << 20;
 /// Two rails of TCP on loopback.
 struct TwoRails {
   TwoRails()
-      : owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "address=127.0.0.2",
-               "bytes=" + std::to_string(kBytes)}),
+      : owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "bytes=" + std::to_string(kBytes)}),
         me(owner, options(), kBytes) {}
   static Transfer::Options options() {
     Transfer::Options options;
@@ -79,14 +78,13 @@ TEST(TransferRails, ARailWhoseListenerDiesFailsNothing) {
 }
 
 /// A NIC that is faster than one thread can copy gets several endpoints. Every byte of a write and
-/// of a read is right, also when the connections of one of two rails break meanwhile.
-TEST(TransferRails, SeveralEndpointsOfARailCarryOneRequest) {
+/// of a read is right, also when all connections break meanwhile.
+TEST(TransferRails, SeveralEndpointsOfOneRailCarryOneRequest) {
   const SetVariable variable("BRAID_FABRIC_ENDPOINTS", "3");
-  Owner owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "address=127.0.0.2",
-               "bytes=" + std::to_string(kBytes)});
+  Owner owner({"provider=tcp;ofi_rxm", "address=127.0.0.1", "bytes=" + std::to_string(kBytes)});
   Transfer::Options options;
   options.providers = {"tcp;ofi_rxm"};
-  options.addresses = {"127.0.0.1", "127.0.0.2"};
+  options.addresses = {"127.0.0.1"};
   Initiator me(owner, options, kBytes);
   const uint64_t there = owner.addresses[Owner::kBoth];
   int broken = 0;

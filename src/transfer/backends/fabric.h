@@ -102,9 +102,6 @@ class FabricBackend final : public Backend {
     bool operator==(const LinkOfRail&) const = default;
     auto operator<=>(const LinkOfRail&) const = default;
   };
-  /// A question without an answer for this long is asked again over the next link: a link that
-  /// breaks may have swallowed it.
-  static constexpr uint64_t kAskAgainNs = 500'000'000;
   /// For how long after a probe, or while a fence waits, a way that is down is dialled.
   static constexpr uint64_t kWantedNs = 1'000'000'000;
   enum class FenceState : uint8_t { kNone, kWanted, kAsked, kAnswered };
