@@ -198,8 +198,7 @@ class Rail {
     bool is_file_reader = false;          // in file_readers_
     std::vector<uint64_t> closed_grants;  // not fenced yet
     // Files that this side writes.
-    bool has_asked_for_stage = false;
-    uint64_t stage_asked_ns = 0;
+    uint64_t stage_asked_ns = 0;  // 0: it has not asked
     uint64_t stage_target = 0;
     std::vector<uint64_t> stage_free;  // offsets
     std::deque<uint64_t> file_pieces;  // pieces with parts that are not written yet

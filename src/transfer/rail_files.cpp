@@ -18,7 +18,6 @@ constexpr size_t kWriteParts = 8;  // of a link
 void Rail::start_file_write(uint64_t id, Link& link, const Piece& piece) {
   if (link.stage_target == 0) {
     link.waiting.push_back(piece);
-    if (!std::exchange(link.has_asked_for_stage, true)) link.stage_asked_ns = 0;
     if (has_to_ask(link.stage_asked_ns)) send(id, StageRequest{});
     return;
   }
@@ -27,9 +26,9 @@ void Rail::start_file_write(uint64_t id, Link& link, const Piece& piece) {
 }
 
 void Rail::take_answer(uint64_t id, Link& link, const StageAnswer& answer) {
-  if (!link.has_asked_for_stage || link.stage_target != 0) return;
+  if (link.stage_asked_ns == 0 || link.stage_target != 0) return;
   if (answer.cause != Cause::kNone) {  // it has no memory now
-    link.has_asked_for_stage = false;
+    link.stage_asked_ns = 0;
     for (const Piece& piece : std::exchange(link.waiting, {}))
       if (piece.operation == Operation::kWrite && piece.file != 0)
         ended(piece.id, answer.cause);

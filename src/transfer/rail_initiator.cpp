@@ -62,7 +62,7 @@ void Rail::start_waiting(uint64_t id, Link& link) {
 /// posted again as long as there is none.
 bool Rail::has_to_ask(uint64_t& asked_ns) const {
   if (asked_ns != 0 && now_ns_ < asked_ns + kAskAgainNs) return false;
-  asked_ns = now_ns_;
+  asked_ns = std::max<uint64_t>(now_ns_, 1);
   return true;
 }
 

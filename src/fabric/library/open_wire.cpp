@@ -40,7 +40,7 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
   }
   if (endpoints.size() == 1) return std::move(endpoints.front());
   EndpointOptions options;
-  options.doors_max = doors_at_all_endpoints(counts.room, wanted);
+  options.doors_max = doors_at_all_endpoints(counts.room, endpoints.size());
   return join_endpoints(std::move(endpoints), options);
 }
 
