@@ -6,7 +6,6 @@ The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py
 """
 import array
 import ctypes
-import itertools
 import os
 import struct
 import sys
@@ -27,6 +26,7 @@ TEXT, JSON, PROMETHEUS = 1, 2, 3
 NOTIFICATION_BYTES = 3072
 # Calls that wait for longer see after this time that another thread closes the engine.
 TURN_S = 0.1
+_TURN = take.limit("TURN_S", TURN_S)
 
 
 class Error(Exception):
@@ -69,6 +69,10 @@ class Outcome(ctypes.Structure):
     _fields_ = [("cause", ctypes.c_int), ("delivered_bytes", ctypes.c_uint64)]
 
 
+# Outcomes as an array of ints, of which each has its cause in the first: sooner than structures.
+OUTCOME_INTS = ctypes.sizeof(Outcome) // ctypes.sizeof(ctypes.c_int)
+
+
 class Notification(ctypes.Structure):
     _fields_ = [("segment", ctypes.c_uint64), ("name", ctypes.c_char_p),
                 ("payload", ctypes.c_char_p), ("payload_bytes", ctypes.c_size_t)]
@@ -83,22 +87,14 @@ def _rows(segment, operation, local, there, sizes, urgency, limit_us):
     """Requests one behind the other, in words: an array of structures takes ten times as long to fill."""
     segment, operation = take.whole("segment", segment), take.whole("operation", operation, ctypes.c_int)
     both = _OPERATION_AND_URGENCY.pack(operation, take.whole("urgency", urgency, ctypes.c_int))
-    lists = {"local": local, "there": there, "sizes": sizes}
-    for name, each in lists.items():
-        if type(each) not in (list, tuple, array.array):
-            lists[name] = take.wholes(name, each)
-    local, there, sizes = lists.values()
+    local, there, sizes = take.wholes("local", local), take.wholes("there", there), take.wholes("sizes", sizes)
     if not len(local) == len(there) == len(sizes):
         raise ValueError(f"the lists differ in length: local has {len(local)}, there {len(there)}, "
                          f"sizes {len(sizes)}")
-    same = itertools.repeat
-    each = zip(same(segment), local, there, sizes, same(int.from_bytes(both, sys.byteorder)), same(limit_us))
-    try:
-        return array.array("Q", itertools.chain.from_iterable(each))
-    except (TypeError, OverflowError):
-        for name, values in lists.items():
-            take.wholes(name, values)  # says which it is
-        raise
+    row = array.array("Q", (segment, 0, 0, 0, int.from_bytes(both, sys.byteorder), limit_us))
+    rows = row * len(local)
+    rows[1::ROW_WORDS], rows[2::ROW_WORDS], rows[3::ROW_WORDS] = local, there, sizes
+    return rows
 
 
 def _told_by(segment, notification):
@@ -158,7 +154,8 @@ class _Handle:
     def __init__(self):
         self.engine = ctypes.c_void_p()
         self.kept = []
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._calls = 0
         self._is_closing = False
         self._process = os.getpid()
@@ -166,14 +163,14 @@ class _Handle:
     def call(self, name, *arguments):
         if os.getpid() != self._process:  # whoever held the lock is in the parent; the library says what is wrong
             return _call(name, self.engine, *arguments)
-        with self._changed:
+        with self._lock:
             if self._is_closing:
                 raise Error("this engine is closed. Open another one")
             self._calls += 1
         try:
             _call(name, self.engine, *arguments)
         finally:
-            with self._changed:
+            with self._lock:
                 self._calls -= 1
                 if self._is_closing:
                     self._changed.notify_all()
@@ -315,15 +312,16 @@ class Transfer:
         end = time.monotonic() + limit_s
         rows = _rows(segment, operation, local, there, sizes, urgency, 0)
         count, batch = len(rows) // ROW_WORDS, ctypes.c_uint64()
-        outcomes = (Outcome * count)()
+        outcomes = array.array("i", bytes(count * ctypes.sizeof(Outcome)))
+        turn = _TURN if limit_s >= TURN_S else take.limit("limit_s", limit_s)
         try:
             self._call("submit_and_wait", ctypes.c_void_p(rows.buffer_info()[0]), ctypes.c_size_t(count),
-                       _notification(_told_by(segment, notification)), take.limit("limit_s", min(limit_s, TURN_S)),
-                       outcomes, ctypes.byref(batch))
+                       _notification(_told_by(segment, notification)), turn,
+                       ctypes.c_void_p(outcomes.buffer_info()[0]), ctypes.byref(batch))
             if batch.value and not self.wait(batch.value, end - time.monotonic()):
                 self.cancel(batch.value)
         finally:
-            causes = self._taken(batch.value) if batch.value else [row.cause for row in outcomes]
+            causes = self._taken(batch.value) if batch.value else outcomes[::OUTCOME_INTS].tolist()
         return causes
 
     def _taken(self, batch):
