@@ -15,6 +15,9 @@ namespace {
 
 constexpr size_t kGroupsMax = 4;
 constexpr uint64_t kGroupBytesMax = 16 << 20;
+/// A copy to or from the host may be one step of a pipeline with a wire, which takes a group's
+/// bytes once the group has ended.
+constexpr uint64_t kGroupOfHostBytesMax = 1 << 20;
 static_assert(2 * kGroupsMax <= Mover::kListCount);
 constexpr int kEagerLooks = 200;  // before it sleeps between looks
 constexpr auto kBetweenLooks = std::chrono::microseconds(20);
@@ -194,7 +197,7 @@ bool Lane::serve() {
     to_unpin.swap(to_unpin_);
     to_run.swap(to_run_);
     for (size_t way = 0; way < kWayCount; ++way)
-      if (has_room(way)) to_copy[way] = take_group(to_copy_[way]);
+      if (has_room(way)) to_copy[way] = take_group(static_cast<Way>(way), to_copy_[way]);
   }
   bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
   for (const auto& memory : to_pin) begin_pin(memory);
@@ -208,10 +211,13 @@ bool Lane::serve() {
   return any;
 }
 
-/// Takes one of several groups, so that the end of one is handled while others are copied.
-std::vector<Copy> Lane::take_group(std::deque<Copy>& waiting) {
+/// Takes one of several groups, so that the end of one is handled while others are copied. A
+/// carrier needs large copies, which are made of small ones that are adjacent.
+std::vector<Copy> Lane::take_group(Way way, std::deque<Copy>& waiting) {
+  const bool is_of_host = way != Way::kBetweenGpus && !waiting.empty() && !waiting.front().carrier;
+  const uint64_t bytes_max = is_of_host ? kGroupOfHostBytesMax : kGroupBytesMax;
   std::vector<Copy> group;
-  for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < kGroupBytesMax;) {
+  for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < bytes_max;) {
     size_bytes += waiting.front().size_bytes;
     group.push_back(std::move(waiting.front()));
     waiting.pop_front();

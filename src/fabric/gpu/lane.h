@@ -109,7 +109,7 @@ class Lane {
   void enter_context();
   bool serve();
   bool has_room(size_t way) const;
-  std::vector<Copy> take_group(std::deque<Copy>& waiting);
+  static std::vector<Copy> take_group(Way way, std::deque<Copy>& waiting);
   void begin(Way way, std::vector<Copy> copies);
   bool look();
   bool look(Stream& stream);
