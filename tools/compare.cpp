@@ -169,11 +169,13 @@ Status measure(const CompareRequest& request, const Words& options, const Words&
 }
 
 int compare(const CompareRequest& request, const Words& options, const Words& program) {
-  if (program.empty() || program[0].empty())
-    return fail(Status::error("no program was given after --",
-                              "Write it there: braid compare -- python3 load.py"));
+  if (program.empty() || program[0].empty()) {
+    // Behind an option, a word may be its value.
+    const bool is_word_first = !options.empty() && !options[0].starts_with("-");
+    return fail(no_program("compare", is_word_first ? options : Words()));
+  }
   if (const int error = find_program(program[0]).error; error != 0)
-    return fail(Status::error(fmt::format("'{}' cannot be run: {}", program[0], strerror(error))));
+    return fail(cannot_start(program[0], error));
   for (const std::string& option : options)
     for (const char* own : {"--stats", "--stats-file", "--native", "--best-effort"})
       if (option == own || option.starts_with(std::string(own) + "="))

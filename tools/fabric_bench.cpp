@@ -281,7 +281,8 @@ int bench_all(const BenchOptions& options) {
   for (const std::string& provider : options.providers) {
     providers.push_back(rails_of(provider, options.rails));
     if (providers.back().quirks == nullptr)
-      return fail(Status::error("braid does not know the provider '" + provider + "'"));
+      return fail(Status::error("braid does not know the provider '" + provider + "'",
+                                "`braid fabric doctor` lists those that it knows"));
     if (const Status status = check_addresses(providers.back()); !status.ok()) return fail(status);
     if (const Status status = check_works(*providers.back().quirks); !status.ok())
       return fail(status);
@@ -289,19 +290,22 @@ int bench_all(const BenchOptions& options) {
   if (!options.json_file.empty())
     if (const Status status = check_writable(options.json_file); !status.ok()) return fail(status);
   Findings all;
+  Status status;
   Bench::print_header();
   for (const bench::Rails& rails : providers) {
     race.value().rails = rails;
     const Findings found = bench_apart(options, race.value());
-    if (!found.error.empty())
-      return fail(Status::error(found.error, "`braid fabric doctor` says what works"));
+    if (!found.error.empty()) {  // the records of those before it are written all the same
+      status = Status::error(found.error, "`braid fabric doctor` says what works");
+      break;
+    }
     all.records.insert(all.records.end(), found.records.begin(), found.records.end());
     all.is_verified = all.is_verified && found.is_verified;
     all.failed.insert(found.failed.begin(), found.failed.end());
     all.missing.insert(found.missing.begin(), found.missing.end());
     all.not_applicable.insert(found.not_applicable.begin(), found.not_applicable.end());
   }
-  Status status = shortcomings(options, all);
+  if (status.ok()) status = shortcomings(options, all);
   if (!options.json_file.empty()) {
     const Status written = write_file(options.json_file, all.records.dump(2) + "\n");
     if (status.ok()) status = written;

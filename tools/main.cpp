@@ -114,6 +114,15 @@ Status check_command(const CLI::App& app, int argc, char** argv) {
   return {};
 }
 
+// "fabric demo ", the commands that the command line has named.
+std::string named_commands(const CLI::App& app) {
+  std::string words;
+  for (auto chosen = app.get_subcommands(); !chosen.empty();
+       chosen = chosen.front()->get_subcommands())
+    words += chosen.front()->get_name() + " ";
+  return words;
+}
+
 // CLI11 names words that it does not know from the last to the first, and says of a number that
 // is too large for its option only that it cannot be converted.
 std::string text_of(const CLI::App& app, const CLI::Error& error) {
@@ -162,10 +171,8 @@ int main(int argc, char** argv) {
     return braid::tools::fail(known);
   braid::tools::expect_numbers(app);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    const auto commands = failed->get_subcommands();
-    const std::string command = commands.empty() ? "" : commands.front()->get_name() + " ";
     return fmt::format("braid: {}. See braid {}--help\n", braid::tools::text_of(*failed, error),
-                       command);
+                       braid::tools::named_commands(*failed));
   });
   try {
     app.parse(argc, argv);

@@ -26,6 +26,23 @@ ProgramFile find_program(const std::string& name) {
   return {{}, ENOENT};
 }
 
+Status cannot_start(const std::string& name, int error) {
+  if (error == ENOENT || error == ENOTDIR)
+    return Status::error("there is no program '" + name + "'",
+                         "Check the name, and the PATH; a script also needs its interpreter");
+  return Status::error("'" + name + "' cannot be run: " + std::strerror(error),
+                       "It must be an executable file");
+}
+
+Status no_program(const std::string& command, const std::vector<std::string>& before) {
+  if (before.empty())
+    return Status::error("no program was given after --",
+                         "Write it there: braid " + command + " -- python3 serve.py");
+  std::string words = "braid " + command + " --";
+  for (const std::string& word : before) words += " " + word;
+  return Status::error("'" + before.front() + "' stands before --", "Write: " + words);
+}
+
 bool is_static(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr head{};

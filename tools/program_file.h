@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "base/status.h"
 
 namespace braid::tools {
 
@@ -13,6 +16,13 @@ struct ProgramFile {
 
 /// As execvp would find it.
 ProgramFile find_program(const std::string& name);
+
+/// Why the program has not been started; `error` is errno's.
+Status cannot_start(const std::string& name, int error);
+
+/// What `braid COMMAND` says if no program stands behind --. `before` are the words in front of it
+/// that are none of its options.
+Status no_program(const std::string& command, const std::vector<std::string>& before);
 
 /// An ELF file without a loader: nothing can be preloaded into it. False for scripts, and for what
 /// cannot be read.

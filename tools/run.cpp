@@ -158,14 +158,8 @@ Status use_preload_library() {
 }
 
 int fail_to_start(const std::string& program, int error) {
-  if (error == ENOENT || error == ENOTDIR) {
-    fail(Status::error("there is no program '" + program + "'",
-                       "Check the name, and the PATH; a script also needs its interpreter"));
-    return kNotFound;
-  }
-  fail(Status::error(fmt::format("'{}' cannot be run: {}", program, std::strerror(error)),
-                     "It must be an executable file"));
-  return kCannotExecute;
+  fail(cannot_start(program, error));
+  return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotExecute;
 }
 
 int execute(const std::vector<std::string>& program) {
@@ -186,10 +180,11 @@ Status check_words(const std::vector<std::string>& stray, const std::vector<std:
   if (!stray.empty() && stray[0].starts_with("-"))
     return Status::error("'" + stray[0] + "' is not an option of braid run",
                          "Write the program and its options after --; see braid run --help");
-  if (!stray.empty() || program.empty() || program[0].empty())
-    return Status::error("no program was given after --",
-                         "Write it there: braid run -- python3 serve.py");
-  return {};
+  const bool has_program = !program.empty() && !program[0].empty();
+  if (!stray.empty() && has_program)
+    return Status::error("'" + stray[0] + "' stands before --",
+                         "Leave it out, or write it behind --, where the program stands");
+  return has_program ? Status() : no_program("run", stray);
 }
 
 // Asked when something has failed: starting the driver takes a while.

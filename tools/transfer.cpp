@@ -50,6 +50,11 @@ struct ServeOptions {
   std::vector<std::string> writable;
 };
 
+Status with_remedy(const Status& wrong, const std::string& remedy) {
+  if (wrong.ok()) return wrong;
+  return Status::error(wrong.message(), remedy).with_cause(wrong.cause());
+}
+
 Status export_folders(Transfer& engine, const std::vector<std::string>& all,
                       Transfer::Rights rights) {
   for (const std::string& each : all) {
@@ -74,7 +79,9 @@ Status serve(const Transfer::Options& options, const ServeOptions& what) {
     memory.emplace(std::move(opened));
   }
   BRAID_LET(engine, Transfer::open(options));
-  if (memory) BRAID_TRY(memory->add_to(engine, {true, !what.is_read_only}));
+  if (memory)
+    BRAID_TRY(with_remedy(memory->add_to(engine, {true, !what.is_read_only}),
+                          what.gpu ? "" : "Name a --memory that this host has free"));
   BRAID_TRY(export_folders(engine, what.readable, {true, false}));
   BRAID_TRY(export_folders(engine, what.writable, {true, true}));
   BRAID_LET(name, engine.name());
@@ -353,9 +360,14 @@ void add_transfer_commands(CLI::App& app, int& exit_code) {
       ->check(above_zero());
   auto rails_view = add_view_options(*rails_command);
   rails_command->callback([=, &exit_code] {
-    exit_code = name->empty() ? own_rails(*of_rails, *rails_view)
-                : *explains   ? explain_rails(*of_rails, *name, *size_bytes, *rails_view)
-                              : rails_of(*of_rails, *name, *rails_view);
+    if (name->empty() && *explains)
+      exit_code = fail(Status::error("--explain needs the name of an engine",
+                                     "Write: braid rails --explain NAME; `braid segments` lists "
+                                     "the names that can be opened here"));
+    else
+      exit_code = name->empty() ? own_rails(*of_rails, *rails_view)
+                  : *explains   ? explain_rails(*of_rails, *name, *size_bytes, *rails_view)
+                                : rails_of(*of_rails, *name, *rails_view);
   });
 
   add_tebench_command(app, exit_code);

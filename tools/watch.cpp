@@ -16,10 +16,18 @@ namespace braid::tools {
 std::shared_ptr<ViewOptions> add_view_options(CLI::App& command) {
   auto options = std::make_shared<ViewOptions>();
   command.add_flag("--watch", options->is_watched, "refreshes it until it is interrupted");
-  command.add_option("--interval", options->interval_s, "seconds between refreshes")
-      ->check(between(0.05, 3600.0));
-  command.add_option("--count", options->count, "refreshes; 0: until it is interrupted")
-      ->check(between(0, 1'000'000));
+  const CLI::Option* interval =
+      command.add_option("--interval", options->interval_s, "seconds between refreshes")
+          ->check(between(0.05, 3600.0));
+  const CLI::Option* count =
+      command.add_option("--count", options->count, "refreshes; 0: until it is interrupted")
+          ->check(between(0, 1'000'000));
+  command.parse_complete_callback([=] {
+    for (const CLI::Option* option : {interval, count})
+      if (option->count() > 0 && !options->is_watched)
+        throw CLI::ValidationError(option->get_name() +
+                                   " is for --watch. Add --watch, or leave it out");
+  });
   command.add_option("--json", options->json_file, "the same, the latest one")->type_name("FILE");
   return options;
 }

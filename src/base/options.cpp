@@ -116,13 +116,15 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> table = {
       {{"BRAID_RELAYS", "all|none|LIST", "GPU ordinals", "all",
         "which GPUs may relay: all, none, or a list: 1,2",
-        "every relay adds its link: docs/measurements"},
+        "every relay adds its link: 1 GiB to the GPU is 1.82 times native with two links, 3.06 "
+        "with "
+        "four: docs/measurements/2026-11-27-2xH200.md, 2026-11-27-4xH200.md"},
        set_relays},
       {{"BRAID_OPENING", "background|wait", "", "background",
         "when relays open: in the background with a GPU's first copy that would gain, copies being "
         "native until then; or the program waits, when it first pins memory",
-        "a context takes 0.11 to 0.17 s, and four for each of four processes at once 2.5 to 3: "
-        "docs/measurements"},
+        "a context takes 0.14 to 0.17 s, and four for each of four processes at once 2.5 to 3: "
+        "docs/measurements/2026-11-22-4xH200-start.md"},
        set_choice<&Options::waits_for_relays, false, true>},
       {{"BRAID_STATS", "text|json|prometheus", "", "none",
         "statistics at exit: text, json or prometheus", "off costs nothing: docs/statistics.md"},
@@ -161,18 +163,21 @@ const std::vector<Entry>& entries() {
       {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",
         "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
         "quarter of those the process may use, from 1 to 16; 0 on one alone",
-        "the other CPUs are the program's; 1 GiB is 5.8 and 3.7 times native: docs/measurements"},
+        "the other CPUs are the program's; 1 GiB is 5.8 and 3.7 times native: "
+        "docs/measurements/2026-11-22-4xH200.md"},
        set_number<&Options::pageable_threads, 0, 64>},
       {{"BRAID_MOVER", "auto|kernel|copy-engine", "", "auto",
         "what moves the bytes: kernel (some SM time), copy-engine (none; batches are native), or "
         "auto: copy engines, and kernels for batches",
         "copy engines cost a busy neighbour 0 to 4 % of its steps, kernels 47 to 74: "
-        "docs/measurements"},
+        "docs/measurements/2026-11-22-2xH200-probes.md"},
        set_choice<&Options::mover, MoverChoice::kAuto, MoverChoice::kKernel,
                   MoverChoice::kCopyEngine>},
       {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "64M",
         "copy engines: most memory of each GPU that relay buffers take",
-        "four channels of 16 MiB: with 8 MiB 97 % of the limit, with 16 MiB 99: docs/measurements"},
+        "four channels of 16 MiB: 1 GiB at 108.6 and 108.9 GB/s, with 8 MiB each at 104.8 and "
+        "107.6: "
+        "docs/measurements/2026-11-22-2xH200-law.md"},
        set_size<&Options::device_memory_bytes, kLeastDeviceMemoryBytes>},
   };
   return table;

@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/try.h"
@@ -45,11 +47,14 @@ Result<std::vector<std::string>> addresses_of(const std::string& host) {
   return numbers;
 }
 
-bool is_of_this_host(const std::string& address) {
+Result<bool> is_of_this_host(const std::string& address) {
   const Result<AddressList> found = look_up_host(address, 0, AddressUse::kListen);
   if (!found.ok()) return false;
   const addrinfo& at = *found.value();
   const File socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open() && (errno == EMFILE || errno == ENFILE))
+    return Status::error(std::string("there is no socket: ") + std::strerror(errno),
+                         "Let the process open more files: ulimit -n 1024");
   return socket.is_open() && bind(socket.get(), at.ai_addr, at.ai_addrlen) == 0;
 }
 

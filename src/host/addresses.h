@@ -30,7 +30,8 @@ Result<AddressList> look_up_host(const std::string& host, uint16_t port, Address
 std::string number_of(const addrinfo& address);
 /// The addresses to listen at as numbers. At least one.
 Result<std::vector<std::string>> addresses_of(const std::string& host);
-/// Whether a socket can be bound there: to an address of this host, or to a wildcard.
-bool is_of_this_host(const std::string& address);
+/// Whether a socket can be bound there: to an address of this host, or to a wildcard. An error if
+/// this process can have no socket.
+Result<bool> is_of_this_host(const std::string& address);
 
 }  // namespace braid

@@ -60,7 +60,8 @@ Status Exports::add(const std::string& name, const std::string& folder, Rights r
                          "An engine exports no more than that");
   Descriptor descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.is_open())
-    return Status::error("the folder '" + folder + "' cannot be opened: " + std::strerror(errno));
+    return Status::error("the folder '" + folder + "' cannot be opened: " + std::strerror(errno),
+                         errno == ENOENT ? "Make the folder, or name another" : "Name another");
   if (const Descriptor itself(open_beneath(descriptor.get(), ".", O_PATH)); !itself.is_open())
     return Status::error("this kernel cannot keep paths within a folder (openat2)",
                          "It needs Linux 5.6 or newer");

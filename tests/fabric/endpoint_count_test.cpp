@@ -82,7 +82,8 @@ TEST(EndpointCount, WhatIsNoNumberIsAnErrorThatNamesIt) {
     const test::SetVariable variable(kEndpointsVariable, wrong);
     const auto asked = asked_endpoints();
     ASSERT_FALSE(asked.ok());
-    EXPECT_NE(asked.status().message().find(std::string("BRAID_FABRIC_ENDPOINTS='") + wrong),
+    EXPECT_NE(asked.status().message().find(std::string("BRAID_FABRIC_ENDPOINTS='") + wrong +
+                                            "': this is no number of endpoints"),
               std::string::npos);
   }
 }

@@ -42,7 +42,9 @@ TEST(Compare, FailsIfTheProgramDoes) {
 
 TEST(Compare, NamesTheProgramThatIsNotThereAndOptionsOfItsOwn) {
   expect_refusal(run_child({BRAID_COMMAND, "compare", "--", "no-such-program"}), 1,
-                 {"no-such-program"});
+                 {"there is no program 'no-such-program'", "Check the name"});
+  expect_refusal(run_child({BRAID_COMMAND, "compare", "./prog", "1"}), 1,
+                 {"'./prog' stands before --", "Write: braid compare -- ./prog 1"});
   expect_refusal(run_child({BRAID_COMMAND, "compare", "--stats", "text", "--", "true"}), 1,
                  {"--stats"});
 }

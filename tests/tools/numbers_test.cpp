@@ -76,6 +76,8 @@ TEST(Numbers, WholeNumbersAreWholeAndFit) {
 TEST(Numbers, AnUnknownOptionIsNamedAlone) {
   expect_refusal(braid_with({"tebench"}, {"--threads", "abc"}), 1,
                  {"'--threads' is no option or argument of this command. See braid tebench"});
+  expect_refusal(braid_with({"fabric", "demo"}, {"--second", "1"}), 1,
+                 {"'--second' is no option or argument", "See braid fabric demo --help"});
 }
 
 }  // namespace

@@ -210,7 +210,10 @@ TEST(Run, AMissingProgramIsSaid) {
   expect_refusal(braid_run(kEmulated, {"/etc/passwd"}), 126, {"'/etc/passwd'", "executable"});
   expect_refusal(braid_run(kEmulated, {"/tmp"}), 126, {"'/tmp'"});
   expect_refusal(braid_run(kEmulated, {}), kRunFailed, {"no program was given", "braid run -- "});
-  expect_refusal(run_child({BRAID_COMMAND, "run", "true"}), kRunFailed, {"no program was given"});
+  expect_refusal(run_child({BRAID_COMMAND, "run", "./prog", "1"}), kRunFailed,
+                 {"'./prog' stands before --", "Write: braid run -- ./prog 1"});
+  expect_refusal(run_child({BRAID_COMMAND, "run", "early", "--", "true"}), kRunFailed,
+                 {"'early' stands before --", "Leave it out"});
 }
 
 TEST(Run, AMachineWithoutADriverIsSaid) {

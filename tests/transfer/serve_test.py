@@ -84,6 +84,19 @@ def what_others_ask():
         assert done.returncode == 1 and f"'{words[-1]}' is not 0 or more" in done.stderr, done
     done = braid("segments", "192.0.2.2:4750")
     assert done.returncode == 1 and "Write braid://192.0.2.2:4750" in done.stderr, done
+    said = [(["segments", "--count", "2"], "--count is for --watch. Add --watch, or leave it out"),
+            (["rails", "--interval", "2"], "--interval is for --watch. Add --watch, or leave it out"),
+            (["rails", "--explain"], "Write: braid rails --explain NAME"),
+            (["serve", "--memory", "1000T", "--seconds", "1"], "Name a --memory that this host has free"),
+            (["serve", "--export", "kv=/none", "--seconds", "1"], "Make the folder, or name another"),
+            (["serve", "--secret-file", "/none", "--seconds", "1"], "head -c 32 /dev/urandom > /none; chmod 600 /none")]
+    for words, remedy in said:
+        done = braid(*words)
+        assert done.returncode == 1 and remedy in done.stderr, (words, done)
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (["segments", "nosuch"], ["rails", "nosuch"], ["tebench", "--target_seg_name", "nosuch"]):
+            done = braid(*words, BRAID_RUNTIME_DIR=folder)
+            assert done.returncode == 1 and "`braid segments` lists the names" in done.stderr, (words, done)
     with serving("--memory", "1M") as (name, _):
         done = braid("rails", name, "--allow-unauthenticated")
         assert done.returncode == 0 and done.stdout.startswith("no links yet"), done

@@ -60,7 +60,7 @@ Result<std::optional<size_t>> asked_endpoints() {
   const auto [end, error] = std::from_chars(text.begin(), text.end(), count);
   if (error != std::errc() || end != text.end() || count < 1 || count > kEndpointsMax)
     return Status::error(
-        std::string(kEndpointsVariable) + "='" + asked + "': this is no number of connections",
+        std::string(kEndpointsVariable) + "='" + asked + "': this is no number of endpoints",
         "It is a number from 1 to " + std::to_string(kEndpointsMax));
   return std::optional(count);
 }

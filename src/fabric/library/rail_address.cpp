@@ -1,7 +1,5 @@
 #include "fabric/library/rail_address.h"
 
-#include <algorithm>
-
 #include "base/try.h"
 #include "fabric/ofi/quirks.h"
 #include "host/addresses.h"
@@ -38,9 +36,11 @@ Result<std::vector<std::string>> addresses_here(const std::string& host,
   const Result<std::vector<std::string>> numbers = addresses_of(host);
   if (!numbers.ok())
     return Status::error(quoted + " is neither an address nor a known name", remedy);
-  if (std::none_of(numbers.value().begin(), numbers.value().end(), is_of_this_host))
-    return Status::error(quoted + " is no address of this host", remedy);
-  return numbers;
+  for (const std::string& number : numbers.value()) {
+    BRAID_LET(is_here, is_of_this_host(number));
+    if (is_here) return numbers;
+  }
+  return Status::error(quoted + " is no address of this host", remedy);
 }
 
 Status check_rail_address(const std::string& address, const std::vector<topology::Nic>& nics) {

@@ -34,8 +34,9 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
       return Status::error(
           "other hosts can reach " + address + ", and there is no secret",
           std::string("Let ") + kSecretVariable +
-              " name a file with the secret of all engines (openssl rand -hex 32), "
-              "or set allow_unauthenticated if every host there may be trusted");
+              " or --secret-file name a file with the secret of all engines (head -c 32 "
+              "/dev/urandom > FILE; chmod 600 FILE), or allow it if every host there may be "
+              "trusted (--allow-unauthenticated; in programs allow_unauthenticated)");
   return Secret();
 }
 

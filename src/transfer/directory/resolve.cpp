@@ -110,7 +110,9 @@ Result<Name> find_engine(const Name& name, const std::string& store, uint64_t en
 Result<Description> resolve(const Name& name, const std::string& store,
                             const fabric::Secret& secret, uint64_t end_ns) {
   const auto because = [&](const Status& status) {
-    return failure(cause_of(status), "segment '" + name.text + "': " + status.message());
+    const bool is_unknown = name.is_bare() && cause_of(status) == Cause::kNoSegment;
+    return failure(cause_of(status), "segment '" + name.text + "': " + status.message(),
+                   is_unknown ? "`braid segments` lists the names that can be opened here" : "");
   };
   const Result<Name> found = find_engine(name, store, end_ns);
   if (!found.ok()) return because(found.status());
