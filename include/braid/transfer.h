@@ -101,7 +101,7 @@ class Transfer {
     uint64_t address = 0;
     uint64_t size_bytes = 0;
     Urgency urgency = Urgency::kBulk;
-    Limit limit{0};  ///< 0: none; below 0: it has passed
+    Limit limit{0};  ///< 0: none; below 0, or 1 us: it has passed
   };
   struct Notification {
     Segment segment{};
@@ -354,7 +354,7 @@ class Transfer {
   static uint64_t us(Limit limit) {
     return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
   }
-  /// 0 would be none: a deadline that has passed is the shortest one.
+  /// 0 would be none; 1 stands for a deadline that has passed.
   static uint64_t deadline_us(Limit limit) {
     return limit.count() == 0 ? 0 : us(std::max(limit, Limit{1}));
   }

@@ -30,9 +30,10 @@
  * the cause of the one request that names it.
  *
  * Threads: any thread may call any function at any time, except while close runs. A thread of the
- * engine heals, serves peers and moves bytes while no caller waits. open_segment, wait,
- * unregister_memory and next_notification block up to their limit; no other function waits for the
- * network.
+ * engine heals, serves peers and moves bytes while no caller waits. open_segment, open_file, wait,
+ * submit_and_wait, unregister_memory and next_notification block up to their limit. open waits for
+ * the store if the engine has a name and there is one, and close as it says. No other function
+ * waits for the network.
  *
  * Trust: as for braid_fabric (fabric_abi.h). With a secret, every question, answer and message is
  * sealed with it. An engine without a secret uses addresses of this host alone unless
@@ -179,7 +180,7 @@ typedef struct braid_transfer_request {
   int operation;     /* braid_transfer_operation */
   int urgency;       /* braid_transfer_urgency */
   uint64_t limit_us; /* at this time the request fails, once no byte of it can land any more; 0:
-                        none */
+                        none; 1: it has passed, and no byte moves */
 } braid_transfer_request;
 
 /* A message to the owner of `segment` after the batch. It comes once, after all bytes of all
@@ -280,7 +281,7 @@ typedef enum braid_transfer_form {
 
 /* The ways that a request of this size between host memory would have now, the time of each, and
  * the way of the first slice with its reason. Text or JSON, returned as braid_transfer_name returns
- * text. */
+ * text. Causes of its errors: NO_SEGMENT, NO_WAY, PEER_LOST, OTHER_VERSION. */
 BRAID_API braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment,
                                               uint64_t size_bytes, int urgency, int form,
                                               char* buffer, size_t buffer_bytes,

@@ -2,14 +2,17 @@
 programs that use it unchanged: python/door on PYTHONPATH makes `from mooncake.engine import ...` this
 module. Both ends are braid's. docs/transfer.md says what differs.
 
-Protocols, device names and metadata servers are accepted, logged, and not obeyed: braid finds the ways
-by itself, and peers are asked at the host and port of their names. Source of the interface:
+Protocols, device names and metadata servers are accepted, logged, and not obeyed: braid finds the ways by itself,
+and peers are asked at the host and port of their names. BRAID_FABRIC_NICS names the interfaces that are rails, and
+BRAID_TRANSFER_PROVIDERS their providers ("shm,tcp;ofi_rxm"). Source of the interface:
 kvcache-ai/Mooncake, mooncake-integration/transfer_engine/transfer_engine_py.cpp.
 """
 import ctypes
 import enum
+import functools
 import logging
 import os
+import re
 import socket
 import threading
 
@@ -23,7 +26,7 @@ MANAGED_BYTES = 256 << 20
 OPEN_LIMIT_S = 10
 EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
 # What a call logs. An argument of a wrong type raises TypeError, as it does in the wheel.
-REFUSED = (transfer.Error, ValueError)
+REFUSED = (transfer.Error, ValueError, OSError)
 # The peer may have been restarted under its old name.
 LOST = {transfer.PEER_LOST, transfer.NO_SEGMENT}
 SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = False
@@ -41,6 +44,59 @@ class TransferNotify:
     def __init__(self, name="", msg=""):
         self.name = name
         self.msg = msg
+
+
+class InnerTransferEngine:
+    """Keeps an engine open. It has no calls, as in the wheel, whose store takes nothing but an engine of its own."""
+
+    def __init__(self, engine):
+        self._engine = engine
+
+
+def _answers(answer):
+    """Of a call that is refused, which is logged."""
+    def of_call(call):
+        @functools.wraps(call)
+        def answered(*arguments, **named):
+            try:
+                return call(*arguments, **named)
+            except REFUSED as error:
+                log.error("%s: %s", call.__name__, error)
+                return answer
+        return answered
+    return of_call
+
+
+def _listed(text):
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _host_and_port(name):
+    """Of "host", "host:80", "10.0.0.7:80", "::1", "[::1]" and "[::1]:80". The port is "0" if there is none."""
+    if name.count(":") > 1 and not name.startswith("["):
+        return name, "0"
+    found = re.fullmatch(r"(?:\[([^][]+)\]|([^][:]+))(?::([0-9]+))?", name)
+    if found is None:
+        raise ValueError(f"local_hostname is {name!r}. Write host, host:port or [IPv6 address]:port")
+    return found[1] or found[2], found[3] or "0"
+
+
+def _address_of(host):
+    """Of IPv4 if it has such: peers may know the host by that alone."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ValueError(f"local_hostname is {host!r}: {error}. Name this host, or an address of it") from error
+    return min(found, key=lambda each: each[0] != socket.AF_INET)[4][0]
+
+
+def _opened(local_hostname, metadata_server):
+    take.text("local_hostname", local_hostname)
+    host, port = _host_and_port(local_hostname)
+    address, port = _address_of(host), "0" if metadata_server == "P2PHANDSHAKE" else port
+    return transfer.Transfer(listen=f"[{address}]:{port}" if ":" in address else f"{address}:{port}",
+                             addresses=() if os.environ.get("BRAID_FABRIC_NICS") else (address,),
+                             providers=_listed(os.environ.get("BRAID_TRANSFER_PROVIDERS", "")), gpu_memory=_has_cuda())
 
 
 def _limit_s():
@@ -78,114 +134,80 @@ class TransferEngine:
     def initialize(self, local_hostname, metadata_server, protocol, device_name):
         return self.initialize_ext(local_hostname, metadata_server, protocol, device_name, "")
 
+    @_answers(-1)
     def initialize_ext(self, local_hostname, metadata_server, protocol, device_name, metadata_type):
+        """Called again, it opens another engine, as in the wheel. What belongs to the first is dropped with it: the
+        numbers of its segments are those of other peers here."""
         log.info("protocol %r, devices %r and metadata server %r are not obeyed: braid finds the ways",
                  protocol, device_name, metadata_server)
+        engine, buffers = _opened(local_hostname, metadata_server), {}
         try:
-            take.text("local_hostname", local_hostname)
-            host, separator, port = local_hostname.rpartition(":")
-            if not separator:
-                host, port = local_hostname, "0"
-            if metadata_server == "P2PHANDSHAKE":
-                port = "0"
-            address = socket.gethostbyname(host)
-            has_rails = bool(os.environ.get("BRAID_FABRIC_NICS"))
-            engine = transfer.Transfer(listen=f"{address}:{port}", gpu_memory=_has_cuda(),
-                                       addresses=() if has_rails else (address,))
-        except (*REFUSED, OSError) as error:
-            log.error("initialize: %s", error)
-            return -1
-        try:
-            managed = ManagedMemory(MANAGED_BYTES)
-            engine.keep(managed.memory)
-            self._buffers[managed.address] = engine.register_memory(managed.address, MANAGED_BYTES,
-                                                                    EVERYTHING)
-        except (*REFUSED, OSError) as error:
+            managed = ManagedMemory(MANAGED_BYTES, engine, EVERYTHING, buffers)
+        except REFUSED:
             engine.close()
-            log.error("initialize: %s", error)
-            return -1
-        self._engine, self._managed = engine, managed
+            raise
+        with self._lock:
+            self._engine, self._managed, self._buffers = engine, managed, buffers
+            self._segments, self._submitted = {}, {}
         return 0
 
+    @_answers(-1)
     def get_rpc_port(self):
         """Others reach this engine at its host and this port."""
-        try:
-            return int(self._engine.name().split("/")[2].rpartition(":")[2])
-        except REFUSED as error:
-            log.error("get_rpc_port: %s", error)
-            return -1
+        return int(self._engine.name().split("/")[2].rpartition(":")[2])
 
     # ---- Memory
 
+    @_answers(-1)
     def register_memory(self, buffer_addr, capacity, location="*"):
-        try:
-            address, size_bytes = take.whole("buffer_addr", buffer_addr), take.whole("capacity", capacity)
-            self._buffers[address] = self._engine.register_memory(address, size_bytes, EVERYTHING)
-            return 0
-        except REFUSED as error:
-            log.error("register_memory: %s", error)
-            return -1
+        address, size_bytes = take.whole("buffer_addr", buffer_addr), take.whole("capacity", capacity)
+        self._buffers[address] = self._engine.register_memory(address, size_bytes, EVERYTHING)
+        return 0
 
+    @_answers(-1)
     def unregister_memory(self, buffer_addr):
-        try:
-            address = take.whole("buffer_addr", buffer_addr)
-            if address not in self._buffers:
-                raise ValueError(f"no memory is registered at 0x{address:x}")
-            self._engine.unregister_memory(self._buffers[address])
-        except REFUSED as error:  # peers may still reach it: it can be asked again
-            log.error("unregister_memory: %s", error)
-            return -1
+        """It can be asked again where it is refused: peers may still reach the memory."""
+        address = take.whole("buffer_addr", buffer_addr)
+        if address not in self._buffers:
+            raise ValueError(f"no memory is registered at 0x{address:x}")
+        self._engine.unregister_memory(self._buffers[address])
         self._buffers.pop(address, None)
         return 0
 
+    @_answers(-1)
     def batch_register_memory(self, buffer_addresses, capacities, location="*"):
-        try:
-            addresses = take.wholes("buffer_addresses", buffer_addresses)
-            sizes = take.wholes("capacities", capacities)
-            if len(addresses) != len(sizes):
-                raise ValueError(f"{len(addresses)} addresses and {len(sizes)} capacities")
-        except ValueError as error:
-            log.error("batch_register_memory: %s", error)
-            return -1
+        addresses = take.wholes("buffer_addresses", buffer_addresses)
+        sizes = take.wholes("capacities", capacities)
+        if len(addresses) != len(sizes):
+            raise ValueError(f"{len(addresses)} addresses and {len(sizes)} capacities")
         return min([self.register_memory(*each) for each in zip(addresses, sizes)] or [0])
 
     def batch_unregister_memory(self, buffer_addresses):
         addresses = take.listed("buffer_addresses", buffer_addresses)
         return min([self.unregister_memory(each) for each in addresses] or [0])
 
+    @_answers(0)
     def allocate_managed_buffer(self, length):
-        try:
-            return self._managed.allocate(take.whole("length", length))
-        except REFUSED as error:
-            log.error("allocate_managed_buffer: %s", error)
-            return 0
+        """Peers that have opened this engine before reach it like any memory that is registered later."""
+        return self._managed.allocate(take.whole("length", length))
 
+    @_answers(-1)
     def free_managed_buffer(self, buffer, length):
-        try:
-            self._managed.give_back(take.whole("buffer", buffer), take.whole("length", length))
-            return 0
-        except REFUSED as error:
-            log.error("free_managed_buffer: %s", error)
-            return -1
+        self._managed.give_back(take.whole("buffer", buffer), take.whole("length", length))
+        return 0
 
+    @_answers(0)
     def get_first_buffer_address(self, segment_name):
-        try:
-            ranges = self._ranges_now(segment_name)
-        except REFUSED as error:
-            log.error("get_first_buffer_address: %s", error)
-            return 0
+        ranges = self._ranges_now(segment_name)
         managed = [address for address, size, _ in ranges if size == MANAGED_BYTES]
         return (managed or [address for address, _, _ in ranges] or [0])[0]
 
+    @_answers(-1)
     def write_bytes_to_buffer(self, dest_address, src_ptr, length):
         source = src_ptr.encode() if isinstance(src_ptr, str) else take.data("src_ptr", src_ptr)
-        try:
-            address, size_bytes = take.whole("dest_address", dest_address), take.whole("length", length)
-            if size_bytes > len(source):
-                raise ValueError(f"length is {size_bytes}, and src_ptr has {len(source)} bytes")
-        except ValueError as error:
-            log.error("write_bytes_to_buffer: %s", error)
-            return -1
+        address, size_bytes = take.whole("dest_address", dest_address), take.whole("length", length)
+        if size_bytes > len(source):
+            raise ValueError(f"length is {size_bytes}, and src_ptr has {len(source)} bytes")
         ctypes.memmove(address, source, size_bytes)
         return 0
 
@@ -208,6 +230,7 @@ class TransferEngine:
         return segment
 
     def _open(self, name):
+        """A port is behind the last colon: "[::1]:4750" and "::1:4750" are the same peer."""
         full = name if "://" in name or ":" not in name else "braid://" + name
         return self._engine.open_segment(full, OPEN_LIMIT_S)
 
@@ -244,12 +267,6 @@ class TransferEngine:
             take.instance("notify", notify, TransferNotify)
             told = notify.name, str(notify.msg).encode(errors="replace")
         return (self._segment(target), opcode, buffers, peers, lengths), told
-
-    def _submit(self, target, buffers, peers, lengths, opcode):
-        requests, told = self._requests(target, buffers, peers, lengths, opcode, None)
-        batch = self._engine.submit(*requests, told)
-        self._submitted[batch] = target, requests[0]
-        return batch
 
     def _run(self, target, buffers, peers, lengths, opcode, notify):
         """The causes of its failures."""
@@ -293,65 +310,57 @@ class TransferEngine:
 
     def transfer_sync(self, target_hostname, buffer, peer_buffer_address, length, opcode, notify=None,
                       transport_hint=""):
-        return self.batch_transfer_sync(target_hostname, [buffer], [peer_buffer_address], [length],
-                                        opcode, notify)
+        return self.batch_transfer_sync(target_hostname, [buffer], [peer_buffer_address], [length], opcode, notify)
 
-    def transfer_sync_write(self, target_hostname, buffer, peer_buffer_address, length,
-                            transport_hint=""):
+    def transfer_sync_write(self, target_hostname, buffer, peer_buffer_address, length, transport_hint=""):
         return self.transfer_sync(target_hostname, buffer, peer_buffer_address, length, Write)
 
-    def transfer_sync_read(self, target_hostname, buffer, peer_buffer_address, length,
-                           transport_hint=""):
+    def transfer_sync_read(self, target_hostname, buffer, peer_buffer_address, length, transport_hint=""):
         return self.transfer_sync(target_hostname, buffer, peer_buffer_address, length, Read)
 
-    def batch_transfer_sync_write(self, target_hostname, buffers, peer_buffer_addresses, lengths,
-                                  transport_hint=""):
+    def batch_transfer_sync_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         return self.batch_transfer_sync(target_hostname, buffers, peer_buffer_addresses, lengths, Write)
 
-    def batch_transfer_sync_read(self, target_hostname, buffers, peer_buffer_addresses, lengths,
-                                 transport_hint=""):
+    def batch_transfer_sync_read(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         return self.batch_transfer_sync(target_hostname, buffers, peer_buffer_addresses, lengths, Read)
 
-    def batch_transfer_async(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
-                             transport_hint=""):
+    @_answers(0)
+    def batch_transfer_async(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=""):
         """A number for get_batch_transfer_status; 0: it was not submitted."""
-        try:
-            return self._submit(target_hostname, buffers, peer_buffer_addresses, lengths, opcode)
-        except REFUSED as error:
-            log.error("transfer with %s: %s", target_hostname, error)
-            return 0
+        requests, _ = self._requests(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, None)
+        batch = self._engine.submit(*requests)
+        self._submitted[batch] = target_hostname, requests[0]
+        return batch
 
-    def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths,
-                                   transport_hint=""):
+    def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         return self.batch_transfer_async(target_hostname, buffers, peer_buffer_addresses, lengths, Write)
 
-    def batch_transfer_async_read(self, target_hostname, buffers, peer_buffer_addresses, lengths,
-                                  transport_hint=""):
+    def batch_transfer_async_read(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
         return self.batch_transfer_async(target_hostname, buffers, peer_buffer_addresses, lengths, Read)
 
+    @_answers(-1)
     def get_batch_transfer_status(self, batch_ids):
-        """Waits until all have ended: 0 if all are done."""
+        """Waits until all have ended, also those beside a number that is none: 0 if all are done."""
+        are_done = [self._is_done(batch) for batch in take.wholes("batch_ids", batch_ids)]
+        return 0 if all(are_done) else -1
+
+    def _is_done(self, batch):
         try:
-            return 0 if all([self._end(batch) == set() for batch in take.wholes("batch_ids", batch_ids)]) else -1
+            return self._end(batch) == set()
         except REFUSED as error:
-            log.error("get_batch_transfer_status: %s", error)
-            return -1
+            log.error("get_batch_transfer_status: batch %d: %s", batch, error)
+            return False
 
-    def transfer_submit_write(self, target_hostname, buffer, peer_buffer_address, length,
-                              transport_hint=""):
-        return self.batch_transfer_async_write(target_hostname, [buffer], [peer_buffer_address],
-                                               [length])
+    def transfer_submit_write(self, target_hostname, buffer, peer_buffer_address, length, transport_hint=""):
+        return self.batch_transfer_async_write(target_hostname, [buffer], [peer_buffer_address], [length])
 
+    @_answers(-1)
     def transfer_check_status(self, batch_id):
         """1: done; 0: under way; -1: failed. It is told once that it has ended."""
-        try:
-            batch_id = take.whole("batch_id", batch_id)
-            if not self._engine.wait(batch_id, 0):
-                return 0
-            return 1 if self._end(batch_id) == set() else -1
-        except REFUSED as error:
-            log.error("transfer_check_status: %s", error)
-            return -1
+        batch_id = take.whole("batch_id", batch_id)
+        if not self._engine.wait(batch_id, 0):
+            return 0
+        return 1 if self._end(batch_id) == set() else -1
 
     # ---- The rest
 
@@ -379,12 +388,13 @@ class TransferEngine:
         """The RDMA devices near each memory, and the others; of those that `device_name` names, if it does. It
         needs no `initialize`."""
         take.text_or_none("device_name", device_name)
-        return transfer.topology([each.strip() for each in (device_name or "").split(",") if each.strip()])
+        return transfer.topology(_listed(device_name or ""))
 
+    def get_engine(self):
+        """None before `initialize`."""
+        return None if isinstance(self._engine, _NotOpen) else InnerTransferEngine(self._engine)
+
+    @_answers(0)
     def get_engine_ptr(self):
         """Null before `initialize`."""
-        try:
-            return self._engine.pointer()
-        except REFUSED as error:
-            log.error("get_engine_ptr: %s", error)
-            return 0
+        return self._engine.pointer()

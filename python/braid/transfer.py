@@ -5,6 +5,7 @@ names the argument, before the library is called.
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import array
+import contextlib
 import ctypes
 import os
 import struct
@@ -130,14 +131,24 @@ def _call(name, *arguments):
                     _library.braid_transfer_last_cause(), status)
 
 
+def _text(call, *arguments):
+    """The text of a call that says how long it is. It may have grown by the time that it is fetched."""
+    needed = ctypes.c_size_t()
+    call(*arguments, None, ctypes.c_size_t(0), ctypes.byref(needed))
+    while True:
+        buffer = ctypes.create_string_buffer(needed.value + 4096)
+        try:
+            call(*arguments, buffer, ctypes.c_size_t(len(buffer)), ctypes.byref(needed))
+            return buffer.value.decode(errors="replace")
+        except Error:
+            if needed.value <= len(buffer):
+                raise
+
+
 def topology(devices=()):
     """Which RDMA devices of this host are near which memory: {"cpu:0": [[the nearest], [all others]], ...}, as text."""
-    names, needed = take.texts("devices", devices), ctypes.c_size_t()
-    names = names, ctypes.c_size_t(len(names))
-    _call("topology", *names, None, ctypes.c_size_t(0), ctypes.byref(needed))
-    buffer = ctypes.create_string_buffer(needed.value + 4096)
-    _call("topology", *names, buffer, ctypes.c_size_t(len(buffer)), None)
-    return buffer.value.decode()
+    names = take.texts("devices", devices)
+    return _text(_call, "topology", names, ctypes.c_size_t(len(names)))
 
 
 def cause_name(cause):
@@ -238,11 +249,7 @@ class Transfer:
                 return
 
     def _text(self, name, *arguments):
-        needed = ctypes.c_size_t()
-        self._call(name, *arguments, None, ctypes.c_size_t(0), ctypes.byref(needed))
-        buffer = ctypes.create_string_buffer(needed.value + 4096)
-        self._call(name, *arguments, buffer, ctypes.c_size_t(len(buffer)), None)
-        return buffer.value.decode(errors="replace")
+        return _text(self._call, name, *arguments)
 
     def name(self):
         return self._text("name")
@@ -293,12 +300,14 @@ class Transfer:
         self._call("close_segment", take.number("segment", segment))
 
     def ranges(self, segment):
-        """(address, size, rights) of what the owner had registered when it was opened."""
-        segment, count = take.number("segment", segment), ctypes.c_size_t()
+        """(address, size, rights) of what the owner had registered when it was opened. Those of the own segment are
+        of now, and may have become more or fewer by the time that they are fetched."""
+        segment, count, rows = take.number("segment", segment), ctypes.c_size_t(), ()
         self._call("ranges", segment, None, ctypes.c_size_t(0), ctypes.byref(count))
-        rows = (Range * count.value)()
-        self._call("ranges", segment, rows, count, ctypes.byref(count))
-        return [(row.address, row.size_bytes, row.rights) for row in rows]
+        while count.value > len(rows):
+            rows = (Range * count.value)()
+            self._call("ranges", segment, rows, count, ctypes.byref(count))
+        return [(row.address, row.size_bytes, row.rights) for row in rows[:count.value]]
 
     def submit(self, segment, operation, local, there, sizes, notification=None, urgency=BULK, limit_s=0):
         """To one segment: lists of addresses and sizes. `notification`: (name, bytes) for its owner."""
@@ -306,8 +315,8 @@ class Transfer:
         return self._submit(rows.buffer_info()[0], len(rows) // ROW_WORDS, _told_by(segment, notification))
 
     def submit_and_wait(self, segment, operation, local, there, sizes, limit_s, notification=None, urgency=BULK):
-        """The same, and the cause of each request's end. What has not ended by the limit is cancelled and waited for:
-        afterwards the memory is the caller's."""
+        """The same, and the cause of each request's end. What has not ended by the limit, or when Ctrl-C comes, is
+        cancelled and waited for: afterwards the memory is the caller's. A second Ctrl-C ends that wait."""
         limit_s = take.seconds("limit_s", limit_s)
         end = time.monotonic() + limit_s
         rows = _rows(segment, operation, local, there, sizes, urgency, 0)
@@ -318,11 +327,21 @@ class Transfer:
             self._call("submit_and_wait", ctypes.c_void_p(rows.buffer_info()[0]), ctypes.c_size_t(count),
                        _notification(_told_by(segment, notification)), turn,
                        ctypes.c_void_p(outcomes.buffer_info()[0]), ctypes.byref(batch))
-            if batch.value and not self.wait(batch.value, end - time.monotonic()):
+            if not batch.value:
+                return outcomes[::OUTCOME_INTS].tolist()
+            if not self.wait(batch.value, end - time.monotonic()):
                 self.cancel(batch.value)
-        finally:
-            causes = self._taken(batch.value) if batch.value else outcomes[::OUTCOME_INTS].tolist()
-        return causes
+            return self._taken(batch.value)
+        except BaseException:
+            if batch.value:
+                self._give_up(batch.value)
+            raise
+
+    def _give_up(self, batch):
+        """A batch that is gone already, or whose engine is closed, has ended."""
+        with contextlib.suppress(Error):
+            self.cancel(batch)
+            self._taken(batch)
 
     def _taken(self, batch):
         """The causes of a batch that ends before long, which is forgotten."""

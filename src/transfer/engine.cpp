@@ -347,8 +347,8 @@ Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
 
 Result<uint64_t> Engine::file_bytes(uint64_t segment) const {
   const Segment* found = segments_.find(segment);
-  if (found == nullptr || found->file == 0) return Status::error("this segment is no file");
-  return found->file_bytes;
+  if (found == nullptr) return no_such_segment();
+  return found->file != 0 ? Result(found->file_bytes) : Status::error("this segment is no file");
 }
 
 std::vector<int> Engine::wait_descriptors() {

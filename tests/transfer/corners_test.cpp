@@ -251,6 +251,33 @@ TEST_F(TransferCorners, AListThatIsNullAndNotEmptyIsRefused) {
   EXPECT_EQ(other, nullptr);
 }
 
+TEST_F(TransferCorners, ASegmentThatIsNotThereIsNeitherAFileNorWithoutAWay) {
+  const Transfer::Segment none{99};
+  for (const Status& wrong :
+       {me.transfer.file_bytes(none).status(),
+        me.transfer.explain(none, 64, Transfer::Urgency::kBulk, Transfer::Form::kText).status()}) {
+    EXPECT_EQ(Transfer::cause_of(wrong), Cause::kNoSegment) << wrong.message();
+    EXPECT_NE(wrong.message().find("no such segment"), std::string::npos) << wrong.message();
+  }
+  const Status memory = me.transfer.file_bytes(segment).status();
+  EXPECT_EQ(Transfer::cause_of(memory), Cause::kNoCause);
+  EXPECT_NE(memory.message().find("no file"), std::string::npos) << memory.message();
+}
+
+/// All addresses are registered, so that new memory overlaps.
+TEST(TransferAllocate, MemoryThatCannotBeRegisteredIsNotHandedOut) {
+  Side side;
+  constexpr uint64_t kFirst = 1 << 16, kEnd = 1ull << 47;
+  ASSERT_TRUE(
+      side.transfer.register_memory(reinterpret_cast<void*>(kFirst), kEnd - kFirst - (1 << 16), {})
+          .ok());
+  void* memory = nullptr;
+  uint64_t buffer = 0;
+  EXPECT_NE(braid_transfer_allocate_memory(side.transfer.get(), 4096, 0, &memory, &buffer),
+            BRAID_OK);
+  EXPECT_EQ(memory, nullptr);
+}
+
 /// Of a program that was built with an older header, and with a newer one.
 TEST(TransferOptions, AShorterStructIsTakenAndALongerOneUnlessItAsksForWhatIsNotKnown) {
   struct {
@@ -292,6 +319,27 @@ TEST_F(TransferCorners, ADeadlineThatHasPassedIsOne) {
   for (const Transfer::Limit passed : {Transfer::Limit(-1), Transfer::Limit(-5s)}) {
     late.limit = passed;
     EXPECT_EQ(me.run(late), Cause::kDeadline);
+  }
+}
+
+/// Writes so small that they would be done at once.
+TEST(TransferDeadlines, NoByteMovesOnceItHasPassedWhateverTheWay) {
+  const std::vector<std::vector<std::string>> ways = {
+      {"mapped", "tcp;ofi_rxm"}, {"shm"}, {"tcp;ofi_rxm"}};
+  for (const std::vector<std::string>& providers : ways) {
+    SCOPED_TRACE(providers.front());
+    std::vector<std::string> arguments = {"bytes=4096"};
+    for (const std::string& provider : providers) arguments.push_back("provider=" + provider);
+    Owner owner(arguments);
+    Transfer::Options options;
+    options.providers = providers;
+    Initiator me(owner, options, 4096);
+    owner.fill(Owner::kBoth, 1);
+    fill(me.memory, 2);
+    Transfer::Request late = me.write(owner.addresses[Owner::kBoth], 64);
+    late.limit = Transfer::Limit(-1);
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(me.run({late}), std::vector{Cause::kDeadline});
+    EXPECT_EQ(owner.check(Owner::kBoth, 1, 0, 4096), "right");
   }
 }
 

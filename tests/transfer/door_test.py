@@ -13,6 +13,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -102,6 +103,24 @@ while (status := engine.transfer_check_status(batch)) == 0:
 assert status == 1
 assert engine.transfer_sync_read(there, source, 4096, 64) == -1, "outside of its memory"
 assert engine.transfer_sync_read("127.0.0.1:1", source, target, 64) == -1, "nobody listens there"
+
+# Managed memory grows by blocks. A buffer lies within one, and peers find the first block as before.
+half = mooncake_engine.MANAGED_BYTES // 2
+grown = [engine.allocate_managed_buffer(half) for _ in range(5)]
+assert 0 not in grown and len(set(grown)) == 5, grown
+assert engine.get_first_buffer_address(here) == source
+for managed in grown:
+    data = randomness.randbytes(4096)
+    assert engine.write_bytes_to_buffer(managed + half - 4096, data, 4096) == 0
+    assert engine.transfer_sync_write(there, managed + half - 4096, target, 4096) == 0
+    assert engine.transfer_sync_read(there, managed, target, 4096) == 0
+    assert engine.read_bytes_from_buffer(managed, 4096) == data
+assert all(engine.free_managed_buffer(managed, half) == 0 for managed in grown)
+whole = engine.allocate_managed_buffer(3 * half)
+registered = engine._engine.ranges(engine._segment(here))
+assert any(at <= whole and whole + 3 * half <= at + size for at, size, _ in registered), (whole, registered)
+assert engine.free_managed_buffer(whole, 3 * half) == 0
+assert engine.allocate_managed_buffer(1 << 60) == engine.allocate_managed_buffer(1 << 63) == 0
 managed = engine.allocate_managed_buffer(100_000)
 assert managed != 0 and engine.free_managed_buffer(managed, 100_000) == 0
 
@@ -140,7 +159,12 @@ nothing = {"transfer_submit_write": (there, source, target, 64), "get_first_buff
            "allocate_managed_buffer": (64,), "get_engine_ptr": ()}
 for name, arguments in nothing.items():
     assert getattr(closed, name)(*arguments) == 0, name
-assert closed.get_notifies() == []
+assert closed.get_notifies() == [] and closed.get_engine() is None
+
+# A number that is none does not hide the batches beside it, which are waited for and told once.
+batch = engine.transfer_submit_write(there, source, target, 64)
+assert engine.get_batch_transfer_status([1 << 40, batch]) == -1
+assert engine.transfer_check_status(batch) == -1
 
 
 def is_stopped(process):
@@ -169,6 +193,78 @@ def open_another(at="127.0.0.1", server="P2PHANDSHAKE"):
     other = TransferEngine()
     return other, other.initialize(at, server, "rdma", "mlx5_0")
 
+
+def has_ipv6():
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+def check_moves(initiator, name, first, buffer):
+    """A write from the initiator's managed memory and back."""
+    data = randomness.randbytes(4096)
+    assert initiator.write_bytes_to_buffer(first, data, 4096) == 0
+    assert initiator.transfer_sync_write(name, first, buffer, 4096) == 0, name
+    assert initiator.transfer_sync_read(name, first + 4096, buffer, 4096) == 0, name
+    assert initiator.read_bytes_from_buffer(first + 4096, 4096) == data
+
+
+def check_ipv6():
+    for name in ("::1", "[::1]", "[::1]:0"):
+        owner, opened = open_another(name)
+        assert opened == 0, name
+    other, opened = open_another("::1")
+    assert opened == 0
+    first = other.get_first_buffer_address(f"[::1]:{other.get_rpc_port()}")
+    for name in (f"[::1]:{owner.get_rpc_port()}", f"::1:{owner.get_rpc_port()}"):
+        check_moves(other, name, first, other.get_first_buffer_address(name))
+
+
+def check_second_initialize():
+    """Segments and buffers of the second engine have the numbers of those of the first."""
+    other, opened = open_another()
+    owners = [open_another()[0] for _ in range(2)]
+    names = [f"127.0.0.1:{owner.get_rpc_port()}" for owner in owners]
+    buffers = [engine.get_first_buffer_address(name) for name in names]
+    pages = mmap.mmap(-1, 8192)
+    page = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    assert opened == 0 and other.send_probe(names[0]) == 0 and other.register_memory(page, 4096) == 0
+    assert other.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "") == 0
+    assert other.register_memory(page + 4096, 4096) == 0
+    assert other.unregister_memory(page) == -1, "it was the first engine's"
+    assert other.unregister_memory(page + 4096) == 0
+    first = other.get_first_buffer_address(f"127.0.0.1:{other.get_rpc_port()}")
+    for name, buffer in reversed(list(zip(names, buffers))):
+        check_moves(other, name, first, buffer)
+
+
+def check_providers():
+    os.environ["BRAID_TRANSFER_PROVIDERS"] = "tcp;ofi_rxm,"
+    other, opened = open_another()
+    os.environ["BRAID_TRANSFER_PROVIDERS"] = "carrier pigeon"
+    assert opened == 0 and open_another()[1] == -1
+    del os.environ["BRAID_TRANSFER_PROVIDERS"]
+    assert other.send_probe(there) == 0
+    ways = re.findall('"way":"([^ ]*)', other._engine.report())
+    assert set(ways) == {"tcp;ofi_rxm"}, ways
+
+
+if has_ipv6():
+    check_ipv6()
+assert all(open_another(name)[1] == -1 for name in ("[::1", "[::1]80", "[]", "", "127.0.0.1:", "no-such-host.invalid"))
+check_second_initialize()
+check_providers()
+other, opened = open_another()
+name, inner = f"127.0.0.1:{other.get_rpc_port()}", other.get_engine()
+del other
+gc.collect()
+assert engine.send_probe(name) == 0, "get_engine keeps it open"
+del inner
+gc.collect()
+assert engine.send_probe(name) == -1
 
 # An engine that nobody refers to is closed before its memory goes, and one that failed to open too.
 before = threads()
@@ -220,7 +316,7 @@ assert engine.send_probe(name) == -1, "nobody is there"
 assert engine.get_first_buffer_address(name) == 0
 
 
-def refuse(_):
+def refuse(*_):
     raise OSError("no memory")
 
 

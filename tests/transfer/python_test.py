@@ -11,6 +11,7 @@ import pathlib
 import random
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,39 @@ class Moves(unittest.TestCase):
         time.sleep(0.05)
         self.assertEqual(ctypes.string_at(self.theirs[0], SIZE), written, "it is still written from there")
         self.assertEqual(self.engine.take_ended(), [], "it is forgotten")
+
+    def test_ctrl_c_cancels_what_is_under_way(self):
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.default_int_handler))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(KeyboardInterrupt):  # they would take seconds
+            self.engine.submit_and_wait(self.segments[0], transfer.WRITE, [self.here] * 65536, [self.theirs[0]] * 65536,
+                                        [SIZE] * 65536, LIMIT_S)
+        self.assertGreater(json.loads(self.engine.report())["braid_transfer"]["requests_failed"], 0)
+
+    def test_what_changes_after_the_question_for_its_size_comes_whole(self):
+        own, call, added = self.engine.open_segment(self.engine.name(), LIMIT_S), self.engine._call, []
+
+        def ranges_after(change):
+            def changing(name, *arguments):
+                call(name, *arguments)
+                if arguments[1] is None:
+                    change()
+            with mock.patch.object(self.engine, "_call", changing):
+                return len(self.engine.ranges(own))
+
+        self.assertEqual(ranges_after(lambda: added.append(self.engine.allocate_memory(64, 0)[1])), 2)
+        self.assertEqual(ranges_after(lambda: [self.engine.unregister_memory(each) for each in added]), 1)
+        texts = iter([b"short", b"long" * 2000, b"long" * 2000])
+
+        def tell(_, __, buffer, size, needed):
+            text = next(texts) + b"\0"
+            needed._obj.value = len(text)
+            if buffer is not None and size.value < len(text):
+                raise transfer.Error("it is too small")
+            ctypes.memmove(buffer, text, min(size.value, len(text)))
+
+        with mock.patch.object(self.engine, "_call", tell):
+            self.assertEqual(self.engine.report(), "long" * 2000)
 
     def test_deadlines_and_cancelling(self):
         many = [self.here] * 64, [self.theirs[0]] * 64, [SIZE] * 64

@@ -116,7 +116,7 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
                               : braid::allocate_privately(size_bytes, node);
         if (!made.ok()) return report(made.status(), BRAID_ERROR_MEMORY);
         braid::Allocation& allocation = made.value();
-        *memory = allocation.pages.memory();
+        void* const first = allocation.pages.memory();
         const braid_status added = hand_out(service.with_here([&](Engine& engine) {
           return engine.add_buffer(allocation.pages.bytes(), peers, std::move(allocation.file));
         }),
@@ -124,6 +124,7 @@ braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t siz
         if (added != BRAID_OK) return added;
         const std::lock_guard lock(transfer->mutex);
         transfer->allocations.emplace(*buffer, std::move(allocation.pages));
+        *memory = first;
         return BRAID_OK;
       },
       memory, buffer);

@@ -14,6 +14,15 @@ using braid::Status;
 namespace {
 
 constexpr const char* kNullList = "a list is null, and has a size";
+/// The limit of a deadline that has passed. 1 us from now would be too late: a small copy ends
+/// sooner.
+constexpr uint64_t kPassedUs = 1;
+constexpr uint64_t kLongAgoNs = 1;
+
+/// Of a request that has one.
+uint64_t deadline_after(uint64_t limit_us) {
+  return limit_us == kPassedUs ? kLongAgoNs : braid::monotonic_after_ns(limit_us);
+}
 
 /// `wrong`: what is wrong with the notification, if anything.
 std::optional<NotificationRequest> notification_of(const braid_transfer_notification* given,
@@ -82,7 +91,7 @@ Request request_of(const braid_transfer_request& given) {
   request.address = given.address;
   request.size_bytes = given.size_bytes;
   request.urgency = given.urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
-  if (given.limit_us != 0) request.deadline_ns = braid::monotonic_after_ns(given.limit_us);
+  if (given.limit_us != 0) request.deadline_ns = deadline_after(given.limit_us);
   return request;
 }
 

@@ -5,6 +5,7 @@
 
 using namespace braid::transfer;
 using namespace braid::transfer::abi;
+using braid::Result;
 using braid::StatsFormat;
 using braid::Status;
 
@@ -21,6 +22,21 @@ StatsFormat format_of(int form) {
 
 bool is_explanation(StatsFormat format) {
   return format == StatsFormat::kText || format == StatsFormat::kJson;
+}
+
+/// Why there is no way to a segment.
+Status no_way(const Engine& engine, uint64_t segment) {
+  const Cause wrong = engine.wrong_with(segment);
+  if (wrong == Cause::kNoSegment) return no_such_segment();
+  return failure(wrong == Cause::kNone ? Cause::kNoWay : wrong);
+}
+
+/// One way at least, or an error.
+Result<std::vector<WayExplanation>> explain(Engine& engine, uint64_t segment, uint64_t size_bytes,
+                                            Urgency urgency) {
+  std::vector<WayExplanation> ways = engine.explain(segment, size_bytes, urgency);
+  if (ways.empty()) return no_way(engine, segment);
+  return ways;
 }
 
 }  // namespace
@@ -61,9 +77,9 @@ braid_status braid_transfer_explain(braid_transfer* transfer, uint64_t segment, 
     if (!is_urgency(urgency)) return report(BRAID_ERROR_ARGUMENT, "there is no such urgency");
     const Urgency how = urgency == BRAID_TRANSFER_URGENT ? Urgency::kUrgent : Urgency::kBulk;
     const auto ways =
-        service.with([&](Engine& engine) { return engine.explain(segment, size_bytes, how); });
-    if (ways.empty()) return report(BRAID_ERROR_ARGUMENT, "there is no such segment (any more)");
-    return hand_out(write_explanation(format, ways, size_bytes), buffer, buffer_bytes,
+        service.with([&](Engine& engine) { return explain(engine, segment, size_bytes, how); });
+    if (!ways.ok()) return report(ways.status());
+    return hand_out(write_explanation(format, ways.value(), size_bytes), buffer, buffer_bytes,
                     needed_bytes);
   });
 }
