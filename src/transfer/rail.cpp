@@ -11,8 +11,7 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kHelloNs = 5'000'000'000;   // that a peer has for its first message
-constexpr uint64_t kRevokeNs = 1'000'000'000;  // that a peer has to give back a grant
+constexpr uint64_t kHelloNs = 5'000'000'000;  // that a peer has for its first message
 constexpr size_t kOutboxMax = 1 << 14;
 
 }  // namespace
@@ -46,56 +45,6 @@ std::vector<std::byte> Rail::address() const { return fabric::encode(engine_->ad
 Result<uint64_t> Rail::number_of(Bytes address) const {
   BRAID_LET(decoded, from_fabric(fabric::decode_address(address, secret_)));
   return decoded.engine;
-}
-
-// ---- Buffers ----
-
-Status Rail::add_buffer(const Buffer& buffer) {
-  BRAID_LET(region, engine_->add_region(buffer.memory));
-  regions_[buffer.id] = region;
-  return {};
-}
-
-void Rail::retire_buffer(uint64_t buffer) {
-  if (!regions_.contains(buffer)) return;
-  retired_.push_back(buffer);
-  links_.for_each([&](uint64_t, Link& link) {
-    if (const auto grant = link.grants.find(buffer); grant != link.grants.end())
-      (void)engine_->revoke(grant->second.grant, now_ns_ + kRevokeNs);
-    if (const auto loan = link.loans.find(buffer); loan != link.loans.end())
-      (void)engine_->revoke(loan->second.grant, now_ns_ + kRevokeNs);
-  });
-  look_after_buffers();
-}
-
-/// If a peer does not give back a grant in time, the end of its link fences the grant.
-void Rail::look_after_buffers() {
-  std::erase_if(retired_, [&](uint64_t buffer) {
-    std::vector<uint64_t> held;
-    const auto let_go = [&](uint64_t grant) {
-      const Result<fabric::Fence> fence = engine_->fence(grant);
-      if (fence.ok() && fence.value() == fabric::Fence::kFenced)
-        (void)engine_->forget_grant(grant);
-      else if (fence.ok())
-        return fence.value() != fabric::Fence::kQuarantined;
-      return true;
-    };
-    links_.for_each([&](uint64_t id, Link& link) {
-      if (link.is_closed) return;
-      if (const auto grant = link.grants.find(buffer); grant != link.grants.end()) {
-        if (!let_go(grant->second.grant)) held.push_back(id);
-        if (!engine_->fence(grant->second.grant).ok()) link.grants.erase(grant);
-      }
-      if (const auto loan = link.loans.find(buffer); loan != link.loans.end()) {
-        if (!let_go(loan->second.grant)) held.push_back(id);
-        if (!engine_->fence(loan->second.grant).ok()) link.loans.erase(loan);
-      }
-    });
-    for (const uint64_t id : held) lose(id, fabric::PeerFailure::kSilent);
-    if (!engine_->remove_region(regions_.at(buffer)).ok()) return false;
-    regions_.erase(buffer);
-    return true;
-  });
 }
 
 // ---- Links ----
@@ -202,6 +151,10 @@ void Rail::accept_links() {
     if (link_of_peer_.contains(*peer)) continue;
     add_link(*peer, engine_->engine_of(*peer).value_or(0), false);
   }
+}
+
+/// Called once the messages have been taken: a peer's last ones say why it goes.
+void Rail::lose_failed_links() {
   while (const std::optional<uint64_t> peer = engine_->next_failed()) {
     const auto why = engine_->peer_failure(*peer);
     const auto link = link_of_peer_.find(*peer);
@@ -212,6 +165,13 @@ void Rail::accept_links() {
   }
 }
 
+/// A stranger may say none; and a connection that breaks may swallow the hello of either side.
+bool Rail::awaits_hello_too_long(const Link& link) const {
+  if (link.has_heard_hello || (link.is_dialled && !link.has_said_hello)) return false;
+  const uint64_t since_ns = link.is_dialled ? link.said_hello_ns : link.opened_ns;
+  return now_ns_ > since_ns + kHelloNs;
+}
+
 void Rail::look_after_links() {
   for (size_t i = 0; i < unsettled_.size(); ++i) {
     const uint64_t id = unsettled_[i];
@@ -220,8 +180,8 @@ void Rail::look_after_links() {
     const Result<fabric::PeerState> state = engine_->peer_state(link.peer);
     const bool is_connected = state.ok() && state.value() == fabric::PeerState::kConnected;
     if (is_connected && link.is_dialled && !link.has_said_hello) say_hello(id, link);
-    const bool is_late = !link.is_dialled && now_ns_ > link.opened_ns + kHelloNs;
-    if (is_late && !link.has_heard_hello) end_link(id, false);
+    if (!awaits_hello_too_long(link)) continue;
+    link.is_dialled ? lose(id, fabric::PeerFailure::kSilent) : end_link(id, false);
   }
   std::vector<uint64_t> fenced;
   std::erase_if(unsettled_, [&](uint64_t id) {
@@ -246,6 +206,7 @@ void Rail::look_after_links() {
 
 void Rail::say_hello(uint64_t id, Link& link) {
   link.has_said_hello = true;
+  link.said_hello_ns = now_ns_;
   send(id, Hello{self_, number(), link.generation});
 }
 
@@ -346,6 +307,7 @@ bool Rail::step(uint64_t now_ns) {
   bool is_busy = engine_->step(now_ns);
   accept_links();
   receive_messages();
+  lose_failed_links();
   take_completions();
   if (!unsettled_.empty()) look_after_links();
   if (!retired_.empty()) look_after_buffers();

@@ -175,6 +175,7 @@ class Rail {
     bool has_heard_hello = false;
     bool is_closed = false;
     uint64_t opened_ns = 0;
+    uint64_t said_hello_ns = 0;
     uint64_t generation = 0;
     uint64_t their_generation = 0;
     uint16_t version = kVersionOldest;          // that both speak
@@ -282,6 +283,8 @@ class Rail {
   // rail.cpp: links
   uint64_t add_link(uint64_t peer, uint64_t engine, bool is_dialled);
   void accept_links();
+  void lose_failed_links();
+  bool awaits_hello_too_long(const Link& link) const;
   void look_after_links();
   void say_hello(uint64_t id, Link& link);
   void lose(uint64_t id, fabric::PeerFailure why, bool is_of_other_version = false);
@@ -294,6 +297,8 @@ class Rail {
   void handle_hello(uint64_t id, const Hello& hello);
   void take_completions();
   void ended(uint64_t piece, Cause cause, bool may_land = false, bool is_unexplained = false);
+
+  // rail_buffers.cpp
   void look_after_buffers();
 
   // rail_initiator.cpp: this side reads and writes

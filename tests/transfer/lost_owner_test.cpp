@@ -60,6 +60,29 @@ TEST(TransferLostOwner, OneWhoseProcessHasEndedIsPeerLostLongBeforeTheLimit) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 100s);
 }
 
+/// It says so, and nothing has to be timed out.
+TEST(TransferLostOwner, OneThatClosesAndWhoseProcessLivesOnIsPeerLostAtOnce) {
+  Transfer::Options options;
+  options.providers = {"tcp;ofi_rxm"};
+  Transfer me = Transfer::open(options).value();
+  std::vector<std::byte> mine(4096), theirs(4096);
+  ASSERT_TRUE(me.register_memory(mine.data(), mine.size(), {}).ok());
+  Transfer::Request request{.operation = Transfer::Operation::kWrite,
+                            .local = mine.data(),
+                            .address = reinterpret_cast<uint64_t>(theirs.data()),
+                            .size_bytes = theirs.size()};
+  {
+    Transfer owner = Transfer::open(options).value();
+    ASSERT_TRUE(
+        owner.register_memory(theirs.data(), theirs.size(), {.may_read = true, .may_write = true})
+            .ok());
+    request.segment = me.open_segment(owner.name().value(), 20s).value();
+  }
+  const Transfer::Batch batch = me.submit({request}).value();
+  ASSERT_TRUE(me.wait(batch, 3s).value()) << "it waits for the heartbeat";
+  EXPECT_EQ(me.outcomes(batch).value().at(0).cause, Transfer::Cause::kPeerLost);
+}
+
 TEST(TransferLostOwner, OneWhoseHostCannotBeReachedIsPeerLost) {
   if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
     GTEST_SKIP() << "a process without a network cannot be made here";

@@ -78,6 +78,28 @@ TEST_P(LostQuestionsTest, DoNoHarmTwice) {
   expect_all_end([&] { net_.resume(owner_); });
 }
 
+/// It answers as an engine of the fabric, and its hello never comes.
+TEST(LostHelloTest, ALinkWithoutAHelloIsLost) {
+  RailNet net;
+  RailNet::Side& me = net.add();
+  fabric::EngineOptions options;
+  options.engine = 77;
+  std::vector<std::unique_ptr<fabric::Domain>> domains;
+  domains.push_back(net.open_domain(net.add_host()));
+  const auto owner = fabric::Engine::open(std::move(domains), options).value();
+  net.also([&](uint64_t now_ns) {
+    while (owner->step(now_ns)) {
+    }
+  });
+  const uint64_t link =
+      me.rail->dial({9, 9}, fabric::encode(owner->address()), net.now_ns() + 100'000'000).value();
+  net.run(1'000'000);
+  EXPECT_TRUE(me.lost.empty()) << "it may still come";
+  ASSERT_TRUE(net.run(10'000'000, [&] { return !me.lost.empty(); }));
+  EXPECT_EQ(me.lost.front().link, link);
+  net.stop();
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, LostQuestionsTest,
                          testing::Values(Question{"Grant", Operation::kWrite, false},
                                          Question{"Loan", Operation::kRead, false},
