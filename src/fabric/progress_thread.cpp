@@ -134,6 +134,10 @@ class ThreadedDomain final : public Domain {
   /// What the wire does not take for so long, and nothing else to that peer, fails: the engine does
   /// not see that its wire refuses, as it does without this thread (policy/rail_health.h).
   static constexpr uint64_t kRefusedNs = 1'000'000'000;
+  /// The same for a peer for which the wire has taken nothing yet: its connection is still being
+  /// made. Longer than a heartbeat lets a peer be silent, so that a pause of the peer fails
+  /// nothing.
+  static constexpr uint64_t kConnectNs = 6'000'000'000;
   struct Posting {
     uint32_t peer;
     Completion failed;  // how it ends if it is never posted
@@ -316,8 +320,9 @@ bool ThreadedDomain::post_queued() {
 bool ThreadedDomain::is_refused(Posting& posting, uint64_t now_ns) const {
   if (posting.since_ns == 0) posting.since_ns = now_ns;
   const auto taken = taken_ns_.find(posting.peer);
-  const uint64_t from_ns = std::max(posting.since_ns, taken == taken_ns_.end() ? 0 : taken->second);
-  return posting.peer != kNoPeer && now_ns > from_ns + kRefusedNs;
+  if (posting.peer == kNoPeer) return false;
+  if (taken == taken_ns_.end()) return now_ns > posting.since_ns + kConnectNs;
+  return now_ns > std::max(posting.since_ns, taken->second) + kRefusedNs;
 }
 
 void ThreadedDomain::count_completions() {

@@ -67,7 +67,7 @@ class Lane {
   int gpu() const { return gpu_; }  ///< the CUDA ordinal
   const std::shared_ptr<LaneEnd>& end() const { return end_; }
   /// The context is one that the program has made, and may destroy once nothing of it is in use
-  /// here: not a primary one, which is held. False too while that is not known.
+  /// here: not a primary one, which is held. True too while that is not known.
   bool is_programs() const { return is_programs_; }
 
   void copy(Way way, Copy copy);
@@ -124,7 +124,7 @@ class Lane {
   CUcontext context_;  // of the thread, below too
   Mover mover_;
   const std::shared_ptr<LaneEnd> end_ = std::make_shared<LaneEnd>();
-  std::atomic<bool> is_programs_{false};
+  std::atomic<bool> is_programs_{true};
   CUresult state_ = CUDA_SUCCESS;  // of the context
   CUdevice device_ = 0;
   bool holds_primary_ = false;

@@ -67,6 +67,15 @@ std::string file_of(Bytes endpoint) {
 
 std::string endpoint_of(std::string_view file) { return std::string(kScheme).append(file); }
 
+bool is_closed_to_us(Bytes endpoint) {
+  const std::string file = file_of(endpoint);
+  if (file.empty()) return false;
+  const int descriptor = open(std::string(kFolder).append(file).c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return errno == EACCES || errno == EPERM;
+  close(descriptor);
+  return false;
+}
+
 Doorbell::~Doorbell() {
   for (const std::string& path : paths_) unlink(path.c_str());
   if (socket_ >= 0) close(socket_);

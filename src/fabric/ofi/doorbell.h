@@ -23,6 +23,9 @@ namespace braid::fabric::ofi {
 std::string file_of(Bytes endpoint);
 /// The other way round.
 std::string endpoint_of(std::string_view file);
+/// Whether the file is one that this process may not open: another user's. libfabric would use it
+/// all the same, and the process would end there.
+bool is_closed_to_us(Bytes endpoint);
 
 /// The doorbell of a domain. If the socket cannot be made, nobody can ring.
 class Doorbell {
