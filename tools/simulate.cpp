@@ -39,7 +39,23 @@ struct Options {
   int seeds = 10, jobs = 0, gpus = 1;
 };
 
+// What a run or a figure would pass over is refused.
+Status check_trace(const Options& options) {
+  const std::string& figure = options.figure;
+  const bool has_trace = !options.trace.empty();
+  if (has_trace && !figure.empty() && figure != "trace" && figure != "all")
+    return Status::error(fmt::format("--trace has no meaning with --figure {}", figure),
+                         "Leave it out, or choose --figure trace or all");
+  if (!has_trace && figure == "trace")
+    return Status::error("--figure trace needs a trace", "Give it by --trace FILE");
+  if (has_trace && !options.lengths.empty() && figure != "all")
+    return Status::error("--lengths has no meaning with --trace, whose requests have their own",
+                         "Give one of them");
+  return {};
+}
+
 Result<figures::Setting> setting_of(const Options& options) {
+  BRAID_TRY(check_trace(options));
   figures::Setting setting;
   setting.calibration = serving::h200_calibration();
   if (!options.calibration.empty()) {

@@ -134,7 +134,7 @@ class Rotation {
   };
   struct Report {
     std::vector<BlockNumber> synced;
-    std::vector<BlockNumber> loaded;
+    std::vector<BlockNumber> loaded;  ///< also those that were on the GPU all along
     std::vector<BlockNumber> failed;  ///< on another process's rank: see braid_kv_report
     std::string cause;                ///< why the first of them failed
   };

@@ -211,7 +211,8 @@ typedef struct braid_kv_plan {
       evict; /* blocks to leave the GPU, in this order: synced ones at once, sealed ones by a copy.
                 Blocks that others use, or that have left already, are skipped */
   size_t evict_count;
-  const uint64_t* load; /* host only blocks to come back; those on the GPU are skipped */
+  const uint64_t* load; /* blocks to come back. Those on the GPU need no copy, and stay there even
+                           if they were to leave: the next poll reports them as loaded */
   size_t load_count;
   int landing;          /* a braid_kv_landing */
   int no_write_through; /* 1: sealed blocks that do not leave are not copied by this call */
@@ -240,7 +241,8 @@ typedef struct braid_kv_report {
   size_t struct_bytes;    /* sizeof(braid_kv_report) */
   const uint64_t* synced; /* copied down since the last poll; valid until the next poll */
   size_t synced_count;
-  const uint64_t* loaded;
+  const uint64_t* loaded; /* to be loaded by a plan, and on the GPU now: by a copy, or all along.
+                             Not those that have been released or evicted since */
   size_t loaded_count;
   /* Blocks whose copy a rank of another process could not make after all, also those that have
    * ended since. They are where they were before the submit (sealed, host only), or lost, if steps

@@ -31,6 +31,7 @@ NO_LIMIT = 2**64 - 1
 (NOT_REFUSED, UNKNOWN_BLOCK, WRONG_STATE, IN_USE, SHARED, COPYING, NO_GPU_SLOT, NO_HOST_SLOT, STEP_NOT_ENDED,
  FAILED) = range(10)
 NO_SLOT = 2**32 - 1
+_ARGUMENT = 1  # BRAID_ERROR_ARGUMENT
 
 
 class Error(Exception):
@@ -180,6 +181,13 @@ def _bytes(name, *arguments):
     return ctypes.string_at(there, size_bytes.value) if size_bytes.value else b""
 
 
+def _still_open(kind, handle):
+    """What the library calls it by, until it is closed: NULL would blame a block, or pass for an answer."""
+    if not handle:
+        raise Error(f"this {kind} is closed. Open another one", status=_ARGUMENT)
+    return handle
+
+
 def _slots(argument, count):
     return take.number(argument, count, ctypes.c_uint32)
 
@@ -280,11 +288,15 @@ class Rotation:
     def __exit__(self, *_):
         self.close()
 
+    @property
+    def _handle(self):
+        return _still_open("Rotation", self._kv)
+
     def create(self):
         """A new block's number. Refused: the GPU has no slot."""
         block, refusal = ctypes.c_uint64(), ctypes.c_int()
         try:
-            _call("create", self._kv, ctypes.byref(block), ctypes.byref(refusal))
+            _call("create", self._handle, ctypes.byref(block), ctypes.byref(refusal))
         except Error as error:
             if refusal.value:
                 raise Refused(str(error), refusal.value, 0, error.status) from None
@@ -294,7 +306,7 @@ class Rotation:
     def apply(self, operation, blocks):
         """In order, until one is refused."""
         done, blocks = ctypes.c_size_t(), take.numbers("blocks", blocks)
-        refusal = _library().braid_kv_apply(self._kv, take.choice("operation", operation), blocks,
+        refusal = _library().braid_kv_apply(self._handle, take.choice("operation", operation), blocks,
                                             ctypes.c_size_t(len(blocks)), ctypes.byref(done))
         if refusal == FAILED:
             raise _last_error()
@@ -302,10 +314,14 @@ class Rotation:
             raise Refused(refusal_words(refusal), refusal, done.value)
 
     def begin_step(self):
-        return _library().braid_kv_begin_step(self._kv)
+        """The number of the step."""
+        step = _library().braid_kv_begin_step(self._handle)
+        if step == 0:
+            raise _last_error()
+        return step
 
     def end_step(self):
-        _call("end_step", self._kv)
+        _call("end_step", self._handle)
 
     def submit(self, evict=(), load=(), landing=ORDERED, writes_through=True, down_bytes=NO_LIMIT, up_bytes=NO_LIMIT):
         """Never blocks. If a copy fails, the Error says in `submitted` what the plan came to otherwise."""
@@ -316,7 +332,7 @@ class Rotation:
         answer = _answer(_Submitted)
         failure = None
         try:
-            _call("submit", self._kv, ctypes.byref(plan), ctypes.byref(answer))
+            _call("submit", self._handle, ctypes.byref(plan), ctypes.byref(answer))
         except Error as error:
             failure = error
         submitted = Submitted(answer.down_bytes, answer.up_bytes, answer.evictions_left, answer.loads_left,
@@ -329,41 +345,41 @@ class Rotation:
     def poll(self):
         """Never blocks."""
         report = _answer(_Report)
-        _call("poll", self._kv, ctypes.byref(report))
+        _call("poll", self._handle, ctypes.byref(report))
         return Report(report.synced[:report.synced_count], report.loaded[:report.loaded_count],
                       report.failed[:report.failed_count], report.cause.decode())
 
     def take_commands(self, rank):
         """What that rank's worker is to apply, as bytes to send with the step; empty: nothing. Before end_step."""
-        return _bytes("take_commands", self._kv, take.number("rank", rank))
+        return _bytes("take_commands", self._handle, take.number("rank", rank))
 
     def give_report(self, rank, report):
         """Bytes of Worker.report; the next poll knows them."""
         report = take.data("report", report)
-        _call("give_report", self._kv, take.number("rank", rank), report, ctypes.c_size_t(len(report)))
+        _call("give_report", self._handle, take.number("rank", rank), report, ctypes.c_size_t(len(report)))
 
     def wait(self):
-        _library().braid_kv_wait(self._kv)
+        _library().braid_kv_wait(self._handle)
 
     def find(self, block):
         found = _answer(Block)
-        _call("find", self._kv, take.number("block", block), ctypes.byref(found))
+        _call("find", self._handle, take.number("block", block), ctypes.byref(found))
         return found
 
     def gpu_slots(self, blocks):
         """For the block tables of a step, in one call."""
         blocks = take.numbers("blocks", blocks)
         slots = (ctypes.c_uint32 * len(blocks))()
-        _call("gpu_slots", self._kv, blocks, ctypes.c_size_t(len(blocks)), slots)
+        _call("gpu_slots", self._handle, blocks, ctypes.c_size_t(len(blocks)), slots)
         return list(slots)
 
     def host_block(self, rank, block):
         """The address of the host's copy, or None."""
-        return _library().braid_kv_host_block(self._kv, take.number("rank", rank), take.number("block", block))
+        return _library().braid_kv_host_block(self._handle, take.number("rank", rank), take.number("block", block))
 
     def statistics(self):
         found = _answer(Statistics)
-        _call("get_statistics", self._kv, ctypes.byref(found))
+        _call("get_statistics", self._handle, ctypes.byref(found))
         return found
 
 
@@ -396,21 +412,25 @@ class Worker:
     def __exit__(self, *_):
         self.close()
 
+    @property
+    def _handle(self):
+        return _still_open("Worker", self._worker)
+
     def apply(self, commands):
         """Never blocks. After an error the step must not be launched."""
         applied, commands = _answer(_Applied), take.data("commands", commands)
-        _call("worker_apply", self._worker, commands, ctypes.c_size_t(len(commands)), ctypes.byref(applied))
+        _call("worker_apply", self._handle, commands, ctypes.c_size_t(len(commands)), ctypes.byref(applied))
         return Applied(applied.step, applied.failed_batches)
 
     def end_step(self):
-        _call("worker_end_step", self._worker)
+        _call("worker_end_step", self._handle)
 
     def report(self):
-        return _bytes("worker_report", self._worker)
+        return _bytes("worker_report", self._handle)
 
     def wait(self):
-        _library().braid_kv_worker_wait(self._worker)
+        _library().braid_kv_worker_wait(self._handle)
 
     def host_block(self, host_slot):
         """The address of what lies in the slot, or None."""
-        return _library().braid_kv_worker_host_block(self._worker, _slots("host_slot", host_slot))
+        return _library().braid_kv_worker_host_block(self._handle, _slots("host_slot", host_slot))

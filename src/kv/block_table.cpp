@@ -274,6 +274,15 @@ Refusal BlockTable::evict(BlockId id) {
   return Refusal::kNone;
 }
 
+Refusal BlockTable::keep(BlockId id) {
+  Block* block = find_mutable(id);
+  if (block == nullptr) return Refusal::kUnknownBlock;
+  if (block->state == BlockState::kLoading) return Refusal::kCopying;
+  if (!block->is_on_gpu()) return Refusal::kWrongState;
+  block->is_leaving = false;
+  return Refusal::kNone;
+}
+
 Refusal BlockTable::drop_host(BlockId id) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;

@@ -22,8 +22,11 @@
 // a simulator in virtual time. With tensor parallelism one table serves the whole group: its slots
 // are those of every rank.
 //
-// Pure: no clock, no driver. One thread at a time. A refused operation changes nothing. Cost: each
-// operation is O(1), and allocates only when the number of blocks grows.
+// Pure: no clock, no driver. One thread at a time. A refused operation changes nothing. Cost: most
+// operations are O(1), `seal` and `next_to_sync` on average over calls. Taking a slot looks for the
+// lowest free one, 64 at a time, and through the fenced ones if none is free. `pass` goes through
+// the fenced slots, `lose_gpu` and `lose_all` through everything. Memory is allocated only as the
+// numbers of blocks and of fenced slots grow.
 #pragma once
 
 #include <array>
@@ -172,6 +175,9 @@ class BlockTable {
   /// The block leaves the GPU: at once if synced, after its copy if syncing. Refused while it has
   /// users, and before `end_load`.
   Refusal evict(BlockId id);
+  /// The block stays on the GPU, also if it was to leave after its copy. Refused where it is not,
+  /// and before `end_load`.
+  Refusal keep(BlockId id);
   /// Discards the host copy of a synced block, to make room on the host. The block is sealed again,
   /// and eager write-through copies it again in its turn.
   Refusal drop_host(BlockId id);

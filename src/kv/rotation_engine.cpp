@@ -5,28 +5,13 @@
 
 #include "base/try.h"
 #include "host/random_number.h"
+#include "kv/plan_parts.h"
 
 namespace braid::kv {
 namespace {
 
 // How many blocks ahead to prefetch, so that a block's entry arrives from memory in time.
 constexpr size_t kPrefetchDistance = 12;
-
-// A plan goes in parts: the first blocks travel while the lists of the others are written. The
-// first part is no smaller than this, so that every link carries some of it.
-constexpr size_t kFirstPartCopies = 512;
-constexpr uint64_t kFirstPartBytes = 32 << 20;
-
-// Each further part is several times as large, so that a plan has few. But its list is to be
-// written before the part ahead of it has landed, and four links move about so many bytes while one
-// copy is listed.
-constexpr uint64_t kBytesWhileListed = 16 << 10;
-constexpr uint64_t kLeastGrowth = 2, kMostGrowth = 8;
-
-uint64_t part_growth(const Layout& layout) {
-  const uint64_t copy_bytes = layout.block_bytes() / layout.segments().size();
-  return std::clamp(copy_bytes / kBytesWhileListed, kLeastGrowth, kMostGrowth);
-}
 
 // Always inlined: GCC takes a function that only prefetches for one without effect, and drops calls
 // of it.
@@ -68,8 +53,7 @@ Result<std::unique_ptr<RotationEngine>> RotationEngine::open(const cuda::Driver&
 RotationEngine::RotationEngine(RotationOptions options, std::unique_ptr<Copier> copier)
     : layout_(options.layout),
       block_bytes_(layout_.block_bytes() * (options.ranks.size() + options.remote_ranks)),
-      first_part_blocks_(std::max<size_t>({1, kFirstPartCopies / layout_.segments().size(),
-                                           kFirstPartBytes / layout_.block_bytes()})),
+      first_part_blocks_(first_part_blocks(layout_)),
       copier_(std::move(copier)),
       table_(options.slots) {}
 
@@ -208,8 +192,7 @@ void RotationEngine::load_part(Course& course, Landing landing, const Budget& bu
   Batch& batch = course.batch;
   while (course.next < course.ids.size()) {
     const BlockId id = course.ids[course.next];
-    const Block* block = table_.find(id);
-    const bool is_there = block != nullptr && block->is_on_gpu();
+    const bool is_there = table_.keep(id) == Refusal::kNone;
     if (!is_there && submitted.up_bytes + block_bytes() > budget.up_bytes) break;
     if (!is_there && table_.gpu().free_count() == 0) {
       if (!batch.blocks.empty() && batch.copies.after == Marks{}) {
@@ -219,21 +202,27 @@ void RotationEngine::load_part(Course& course, Landing landing, const Budget& bu
       if (!are_evicted) return;
     }
     prefetch_ahead(table_, course.ids, course.next);
-    if (!is_there) {
-      const BlockTable::Copy copy = table_.begin_load(id, batch.copies.mark, landing, enqueued());
-      if (copy.refusal == Refusal::kNoGpuSlot) break;
-      if (copy.refusal == Refusal::kNone) {
-        add(id, copy, batch);
-        submitted.up_bytes += block_bytes();
-      } else {
-        submitted.refused.emplace_back(id, copy.refusal);
-      }
-    }
+    if (is_there)
+      there_.push_back(id);
+    else if (begin_load(id, landing, batch, submitted) == Refusal::kNoGpuSlot)
+      break;
     ++course.next;
     if (batch.room_blocks == 0) return begin_next_part(batch, landing, submitted);
   }
   submitted.loads_left = course.ids.size() - course.next;
   end_course(course, landing, submitted);
+}
+
+Refusal RotationEngine::begin_load(BlockId id, Landing landing, Batch& batch,
+                                   Submitted& submitted) {
+  const BlockTable::Copy copy = table_.begin_load(id, batch.copies.mark, landing, enqueued());
+  if (copy.refusal == Refusal::kNone) {
+    add(id, copy, batch);
+    submitted.up_bytes += block_bytes();
+  } else if (copy.refusal != Refusal::kNoGpuSlot) {
+    submitted.refused.emplace_back(id, copy.refusal);
+  }
+  return copy.refusal;
 }
 
 // ---- Both ----
@@ -305,7 +294,10 @@ const Report& RotationEngine::poll() {
                 std::min(passed.down, progress.passed.down),
                 std::min(passed.up, progress.passed.up)};
     }
-    if (failure_.ok()) land(passed);
+    if (failure_.ok()) {
+      land(passed);
+      report_there();
+    }
   }
   report_.failure = failure_;
   return report_;
@@ -320,6 +312,16 @@ void RotationEngine::land(const Marks& passed) {
     return true;
   });
   table_.pass(passed);
+}
+
+// A caller who waits for a block to be loaded does not know that it was there all along. Whoever
+// has evicted it since does not wait.
+void RotationEngine::report_there() {
+  for (const BlockId id : there_)
+    if (const Block* block = table_.find(id);
+        block != nullptr && block->is_on_gpu() && !block->is_leaving)
+      report_.loaded.push_back(id);
+  there_.clear();
 }
 
 // Batches that have failed on one rank have failed. Their slots are fenced until the other ranks

@@ -67,7 +67,8 @@ struct Plan {
   /// Blocks without users that leave the GPU: synced ones at once, sealed ones by a copy. Blocks
   /// that have left already, or that others still use, are skipped.
   std::span<const BlockId> evict = {};
-  /// Host only blocks that come back. Others are skipped.
+  /// Host only blocks that come back, and blocks that were about to leave and now stay. Those that
+  /// are on the GPU need no copy, and the next `poll` reports them as loaded.
   std::span<const BlockId> load = {};
   Landing landing = Landing::kOrdered;
   bool writes_through = true;  ///< sealed blocks are copied with the rest of the budget
@@ -96,6 +97,8 @@ struct Submitted {
 /// The changes since the last poll.
 struct Report {
   std::vector<BlockId> synced;  ///< both sides are equal; or host only, if it was leaving
+  /// What a plan was to load and the GPU has: each block once for each such plan, unless it has
+  /// been released or evicted since.
   std::vector<BlockId> loaded;
   /// Blocks whose copy another process could not make after all, also those that have ended since:
   /// sealed or host only, as before; or lost, if steps have written them since. What was computed
@@ -199,6 +202,7 @@ class RotationEngine {
                  Submitted& submitted);
   void write_through(const Budget& budget, Submitted& submitted);
   Refusal begin_eviction(BlockId id, const Budget& budget, Batch& batch, Submitted& submitted);
+  Refusal begin_load(BlockId id, Landing landing, Batch& batch, Submitted& submitted);
   Refusal add_sync(BlockId id, Then then, Batch& batch);
   static void add(BlockId id, const BlockTable::Copy& copy, Batch& batch);
   void enqueue(Batch batch, Urgency urgency, Landing landing, Submitted& submitted);
@@ -206,6 +210,7 @@ class RotationEngine {
   void end_course(Course& course, Landing landing, Submitted& submitted);
   void end(const Batch& batch, bool ok);
   void land(const Marks& passed);
+  void report_there();
   void end_failed(size_t rank, const Progress& progress);
   void fail(size_t rank, const Status& status, bool is_host_lost);
   Result<RemoteRank*> remote(size_t rank) const;
@@ -221,7 +226,8 @@ class RotationEngine {
   Mark down_mark_ = 0;
   Mark up_mark_ = 0;
   std::deque<Batch> under_way_;
-  std::vector<Batch> spare_;  // ended batches, reused for the room in their lists
+  std::vector<BlockId> there_;  // on the GPU when a plan was to load them; not reported yet
+  std::vector<Batch> spare_;    // ended batches, reused for the room in their lists
   Report report_;
   Status failure_;
 };

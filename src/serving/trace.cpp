@@ -65,6 +65,13 @@ int64_t days_of(int64_t year, int64_t month, int64_t day) {
   return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
 }
 
+bool is_day(int64_t year, int64_t month, int64_t day) {
+  if (month < 1 || month > 12 || day < 1) return false;
+  const int64_t next_year = month == 12 ? year + 1 : year;
+  const int64_t next_month = month == 12 ? 1 : month + 1;
+  return day <= days_of(next_year, next_month, 1) - days_of(year, month, 1);
+}
+
 // "2023-11-16 18:17:03.9799600"
 Result<int64_t> parse_timestamp(const Line& line, std::string_view text) {
   constexpr std::string_view kShape = "dddd-dd-dd dd:dd:dd";
@@ -94,8 +101,7 @@ Result<int64_t> parse_timestamp(const Line& line, std::string_view text) {
       fraction_us = fraction_us * 10 + (at < rest.size() ? rest[at] - '0' : 0);
   }
   const auto& [year, month, day, hour, minute, second] = numbers;
-  if (month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60)
-    return refuse();
+  if (!is_day(year, month, day) || hour > 23 || minute > 59 || second > 60) return refuse();
   const int64_t seconds = days_of(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
   return seconds * 1'000'000 + fraction_us;
 }
@@ -122,6 +128,21 @@ Result<uint64_t> whole_number(const Line& line, const nlohmann::json& object, co
   return found->get<uint64_t>();
 }
 
+// A number stands for a chunk and all before it, so that no prompt has one twice.
+Status check_chunks(const Line& line, const TraceEntry& entry) {
+  const size_t most = (entry.prompt_tokens + kMooncakeChunkTokens - 1) / kMooncakeChunkTokens;
+  if (entry.chunks.size() > most)
+    return line.refuse("hash_ids", "has " + std::to_string(entry.chunks.size()) +
+                                       " numbers, and the prompt has " + std::to_string(most) +
+                                       " chunks of " + std::to_string(kMooncakeChunkTokens));
+  std::vector<uint32_t> sorted = entry.chunks;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end())
+    return line.refuse("hash_ids", "has " + std::to_string(*twice) + " twice");
+  return {};
+}
+
 Result<TraceEntry> parse_mooncake(const Line& line) {
   const nlohmann::json object = nlohmann::json::parse(line.text, nullptr, false);
   if (!object.is_object()) return line.refuse("it", "is not a JSON object");
@@ -140,6 +161,7 @@ Result<TraceEntry> parse_mooncake(const Line& line) {
       return line.refuse("hash_ids", "has something else than whole numbers");
     entry.chunks.push_back(chunk.get<uint32_t>());
   }
+  BRAID_TRY(check_chunks(line, entry));
   return entry;
 }
 

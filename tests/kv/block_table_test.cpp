@@ -111,6 +111,22 @@ TEST_F(BlockTableTest, ASharedPrefixLeavesWithItsLastUser) {
   EXPECT_NE(table_.find(id), nullptr) << "the other request still needs it";
 }
 
+TEST_F(BlockTableTest, ABlockThatIsKeptDoesNotLeave) {
+  const BlockId id = sealed();
+  (void)table_.begin_sync(id, 1);
+  (void)table_.end_use(id);
+  (void)table_.evict(id);
+  EXPECT_EQ(table_.keep(id), Refusal::kNone);
+  (void)table_.end_sync(id, true);
+  EXPECT_EQ(state(id), BlockState::kSynced);
+  EXPECT_EQ(table_.evict(id), Refusal::kNone);
+  EXPECT_EQ(table_.keep(id), Refusal::kWrongState) << "it has left";
+  (void)table_.begin_load(id, 1, Landing::kOrdered);
+  EXPECT_EQ(table_.keep(id), Refusal::kCopying);
+  (void)table_.release(id);
+  EXPECT_EQ(table_.keep(id), Refusal::kUnknownBlock);
+}
+
 TEST_F(BlockTableTest, ABlockThatIsUsedAgainDoesNotLeave) {
   const BlockId id = sealed();
   (void)table_.begin_sync(id, 1);

@@ -24,8 +24,8 @@ namespace {
 
 constexpr size_t kEpisode = 300;
 // Of each Kind, in its order. Nothing moves unless there is much of time.
-constexpr std::array<double, 17> kWeights = {8,  8,  4, 6, 8,  8,  8,    3,   10,
-                                             10, 10, 2, 1, 40, 10, 0.05, 0.02};
+constexpr std::array<double, kNames.size()> kWeights = {8,  8,  4, 6, 8, 8,  8,  3,    10,
+                                                        10, 10, 4, 2, 1, 40, 10, 0.05, 0.02};
 
 struct Episode {
   BlockTable::Slots slots;

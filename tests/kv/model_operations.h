@@ -18,6 +18,7 @@ enum class Kind : uint8_t {
   kSync,
   kLoad,
   kEvict,
+  kKeep,
   kDropHost,
   kLose,
   kAdvance,
@@ -26,8 +27,8 @@ enum class Kind : uint8_t {
   kLoseAll
 };
 inline constexpr std::array kNames = {
-    "step", "create", "share",     "release", "use",     "end_use", "seal",     "reopen",  "sync",
-    "load", "evict",  "drop_host", "lose",    "advance", "poll",    "lose_gpu", "lose_all"};
+    "step", "create", "share", "release",   "use",  "end_use", "seal", "reopen",   "sync",
+    "load", "evict",  "keep",  "drop_host", "lose", "advance", "poll", "lose_gpu", "lose_all"};
 struct Operation {
   Kind kind;
   uint32_t block;   // which of those that live

@@ -126,6 +126,11 @@ class World {
         block.is_leaving = state == BlockState::kSyncing;
         if (!block.is_leaving) block.state = BlockState::kHostOnly;
         break;
+      case Kind::kKeep:
+        allowed = is_usable(block) && state != BlockState::kLoading;
+        expect(allowed, table_.keep(id));
+        if (allowed) block.is_leaving = false;
+        break;
       case Kind::kDropHost:
         allowed = state == BlockState::kSynced;
         expect(allowed, table_.drop_host(id));

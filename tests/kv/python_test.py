@@ -241,6 +241,41 @@ class PythonTest(unittest.TestCase):
                 with self.subTest(words), self.assertRaisesRegex(kind, words):
                     call()
 
+    def test_what_is_closed_says_so(self):
+        model = WordsModel(self.driver, 2)
+        gpu = kv.Rank(model.context, model.base, model.stream)
+        with kv.Rotation(model.segments, 2, 4, [gpu]) as cache, kv.Worker(model.segments, 2, 4, gpu, 0) as worker:
+            pass
+        calls = [cache.create, lambda: cache.apply(kv.SEAL, [1]), cache.begin_step, cache.end_step, cache.submit,
+                 cache.poll, cache.wait, lambda: cache.find(1), lambda: cache.gpu_slots([1]),
+                 lambda: cache.host_block(0, 1), cache.statistics, lambda: cache.take_commands(0),
+                 lambda: cache.give_report(0, b"")]
+        for kind, closed in (("Rotation", calls), ("Worker", [lambda: worker.apply(b""), worker.end_step,
+                                                              worker.report, worker.wait,
+                                                              lambda: worker.host_block(0)])):
+            for call in closed:
+                with self.assertRaisesRegex(kv.Error, f"this {kind} is closed") as failed:
+                    call()
+                self.assertNotIsInstance(failed.exception, kv.Refused)
+                self.assertEqual(failed.exception.status, 1)
+        cache.close()
+        worker.close()
+
+    def test_a_child_cannot_begin_a_step_of_its_parent(self):
+        model = WordsModel(self.driver, 2)
+        with kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)]) as cache:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    cache.begin_step()
+                except kv.Error as error:
+                    code = 0 if "parent" in str(error) else 2
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(cache.begin_step(), 1)
+
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(kv.Error, "layers is 0"):
             kv.segments(kv.Model(0, 1, 64, 2, 16), kv.BLOCK_FIRST, 8)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "kv/rig.h"
@@ -41,12 +42,11 @@ class RequestsTest : public KvTest {
   void run(const GoOn& go_on) {
     for (int step = 0; go_on(step); ++step) {
       let_remote_ranks_work();
-      for (const BlockId id : rotation().poll().failed) see_failure(id);
+      see(rotation().poll());
       finish();
       rotate();
       compute();
-      if (step % 16 == 0)
-        for (const BlockId id : settle().failed) see_failure(id);
+      if (step % 16 == 0) see(settle());
       ASSERT_FALSE(HasFailure()) << "seed " << seed_ << ", step " << step;
     }
   }
@@ -90,6 +90,26 @@ class RequestsTest : public KvTest {
   }
   uint64_t version(const Request& request, size_t block) const {
     return block + 1 == request.blocks.size() ? request.last_version : 2;
+  }
+
+  void see(const Report& report) {
+    expect_loaded(report);
+    for (const BlockId id : report.failed) see_failure(id);
+  }
+
+  // Whoever waits for a block to be loaded hears of it, also if it was there all along.
+  void expect_loaded(const Report& report) {
+    for (const BlockId id : there_)
+      if (rotation().table().find(id) != nullptr) {
+        EXPECT_NE(std::ranges::find(report.loaded, id), report.loaded.end())
+            << "a load of a block that was " << state_name(state(id)) << " is never reported";
+      }
+    there_.clear();
+  }
+  void load_what_is_there(const std::vector<BlockId>& load, const Submitted& submitted) {
+    const std::span loaded(load.begin(), load.end() - static_cast<ptrdiff_t>(submitted.loads_left));
+    for (const BlockId id : loaded)
+      if (rotation().table().find(id)->is_on_gpu()) there_.push_back(id);
   }
 
   void seal(BlockId id) { EXPECT_EQ(rotation().seal(id), Refusal::kNone); }
@@ -143,6 +163,7 @@ class RequestsTest : public KvTest {
                            .load = load,
                            .landing = random_() % 2 == 0 ? Landing::kOrdered : Landing::kPolled});
     for (const auto& [id, refusal] : submitted.refused) refusals_.insert(refusal);
+    load_what_is_there(load, submitted);
     for (Request& request : requests_)
       if (!request.runs && !request.is_done) resume(request);
   }
@@ -187,6 +208,8 @@ class RequestsTest : public KvTest {
     }
     while (!end_step().ok()) continue;
   }
+
+  std::vector<BlockId> there_;  // on the GPU when they were to be loaded, and not reported yet
 };
 
 }  // namespace braid::kv::test

@@ -44,6 +44,33 @@ TEST_F(RotationTest, ALoadThatIsPolledForIsUsedOnceItIsReported) {
   read_in_a_step(id, 5);
 }
 
+// Its caller has given it up, wants it back, and cannot see that it has not left yet.
+TEST_F(RotationTest, ALoadOfABlockThatIsLeavingKeepsIt) {
+  open({});
+  const BlockId id = unused_block(6);
+  EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+  EXPECT_EQ(state(id), BlockState::kSyncing);
+  const Submitted submitted =
+      rotation().submit({.load = {&id, 1}, .landing = Landing::kPolled}, {.up_bytes = 0});
+  EXPECT_EQ(submitted.loads_left, 0u) << "nothing is to be copied";
+  EXPECT_EQ(rotation().drain().loaded, std::vector{id});
+  EXPECT_EQ(state(id), BlockState::kSynced);
+  EXPECT_TRUE(rotation().poll().loaded.empty()) << "once";
+  EXPECT_EQ(rotation().begin_use(id), Refusal::kNone);
+  read_in_a_step(id, 6);
+}
+
+TEST_F(RotationTest, ALoadOfABlockThatIsThereIsReported) {
+  open({});
+  const std::array<BlockId, 4> blocks{synced_block(1), unused_block(2), unused_block(3),
+                                      host_only_block(4)};
+  const auto& [used, ended, evicted, cold] = blocks;
+  EXPECT_TRUE(rotation().submit({.load = blocks, .writes_through = false}).failure.ok());
+  EXPECT_EQ(rotation().release(ended), Refusal::kNone);
+  EXPECT_TRUE(rotation().submit({.evict = {&evicted, 1}}).failure.ok());
+  EXPECT_EQ(rotation().drain().loaded, (std::vector{cold, used})) << "others want the rest no more";
+}
+
 // Section 4.3.2: full blocks are written through while their request runs, so that a preemption
 // copies the last one alone.
 TEST_F(RotationTest, APreemptionCopiesTheLastBlockAlone) {

@@ -125,6 +125,25 @@ TEST(Knee, IsThatOfAllSeeds) {
   EXPECT_LT(mean(beyond), kKneeAttainment);
 }
 
+// The search ends at a limit: that is no knee.
+TEST(Knee, IsNoneWhereFcfsIsNeverLateOrAlways) {
+  Laboratory laboratory(1, 2);
+  const auto refusal = [&](int64_t ttft_us) {
+    Case one = small_case("fcfs_recompute", 0);
+    one.lengths = std::make_shared<Lengths>(
+        Lengths{"short", "given", Lengths::LogNormal{2, 0, 2}, Lengths::LogNormal{1, 0, 1}});
+    one.arrivals.slo.ttft_us = ttft_us;
+    one.arrivals.seconds = 20;
+    return laboratory.knee_rps(one).status().message();
+  };
+  EXPECT_NE(refusal(1).find("with a TTFT of 0.001 ms: at 0.5 requests/s it serves less than 90 %"),
+            std::string::npos)
+      << refusal(1);
+  EXPECT_NE(refusal(int64_t{1} << 40).find("at 1024 requests/s it serves at least 90 %"),
+            std::string::npos)
+      << refusal(int64_t{1} << 40);
+}
+
 // Results are kept by key: runs that differ must not share one.
 TEST(Case, HasAKeyOfAllThatARunDependsOn) {
   const Case one = small_case("braid", 3);

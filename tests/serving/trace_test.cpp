@@ -66,6 +66,8 @@ TEST(Trace, ABrokenLineIsNamedWithItsField) {
   expect_refused(header + "2024-01-01 00:00:00.0,1,0\n", "t.csv:2", "GeneratedTokens");
   expect_refused(header + "2024-01-01T00:00:00.0,1,1\n", "t.csv:2", "TIMESTAMP");
   expect_refused(header + "2024-13-01 00:00:00.0,1,1\n", "t.csv:2", "TIMESTAMP");
+  expect_refused(header + "2023-02-29 00:00:00.0,1,1\n", "t.csv:2", "TIMESTAMP");
+  expect_refused(header + "2024-04-31 00:00:00.0,1,1\n", "t.csv:2", "TIMESTAMP");
   expect_refused(header + good + "2024-01-01 00:00:00.0,1\n", "t.csv:3", "3 fields");
   expect_refused(header + good + "\n" + good, "t.csv:3", "3 fields");
   expect_refused(std::string(kMooncake) + "{\"timestamp\": 1}\n", "t.csv:3", "input_length");
@@ -78,6 +80,25 @@ TEST(Trace, ABrokenLineIsNamedWithItsField) {
       "\"hash_ids\": [1]}\n",
       "t.csv:1", "timestamp");
   expect_refused("prompt_tokens,output_tokens\n1,99999999999\n", "t.csv:2", "output_tokens");
+}
+
+TEST(Trace, ALastDayOfAMonthIsOne) {
+  std::string text = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  for (const char* day : {"2024-02-29", "2024-04-30", "2024-12-31"})
+    text += day + std::string(" 00:00:00.0,1,1\n");
+  EXPECT_EQ(parse_trace(text, "t.csv").value().entries.size(), 3u);
+}
+
+// A chunk that came twice would be one block at two places of a sequence.
+TEST(Trace, ChunksAreThoseOfThePrompt) {
+  const auto line = [](const char* tokens, const char* chunks) {
+    return std::string(R"({"timestamp": 1, "input_length": )") + tokens +
+           R"(, "output_length": 3, "hash_ids": [)" + chunks + "]}\n";
+  };
+  EXPECT_TRUE(parse_trace(line("1024", "7, 5"), "t.jsonl").ok());
+  expect_refused(line("1025", "7, 5, 7"), "t.csv:1", "hash_ids has 7 twice");
+  expect_refused(line("1024", "7, 5, 6"), "t.csv:1",
+                 "hash_ids has 3 numbers, and the prompt has 2 chunks of 512");
 }
 
 TEST(Trace, AnUnknownBeginningAndAnEmptyTraceAreRefused) {

@@ -151,7 +151,7 @@ TEST_F(Simulate, TakesATrace) {
   for (int second = 10; second < 60; ++second)
     text += "2024-01-01 00:00:" + std::to_string(second) + ".5,900,200\n";
   const std::string trace = write("trace.csv", text);
-  ASSERT_EQ(run("--trace '" + trace + "' --load 1.1 --policy braid" + kSmall), 0) << err_;
+  ASSERT_EQ(run("--trace '" + trace + "' --rate 2 --policy braid" + kSmall), 0) << err_;
   EXPECT_NE(out_.find("the given trace, stretched"), std::string::npos) << out_;
   const std::string broken = write("broken.csv", text + "2024-01-01 00:01:00.5,900,\n");
   expect_refused("--trace '" + broken + "'", "broken.csv:52: GeneratedTokens", "Mend the line");
@@ -170,7 +170,8 @@ std::string calibration(double error, const std::string& more = "") {
   "attention_us": 5, "prefill_tflops": 400, "prefill_us": 10, "glue_gbps": 2500, "glue_us": 15,
   "sequence_us": 1, "step_us": 50)" +
          more + R"(}, "held_out_median_relative_error": {"gemm": 0.02, "all": )" +
-         std::to_string(error) + "}}";
+         std::to_string(error) +
+         R"(}, "held_out_seed": 1, "grid": [{"section": "sampling", "sequences": 1, "us": 51}]})";
 }
 
 TEST_F(Simulate, StepTimesComeFromACalibration) {

@@ -17,6 +17,9 @@
 namespace braid::tools::serving_figures {
 namespace {
 
+// The knee is looked for from this rate up by doubling, then by bisection, also below it. Rates are
+// requests a second. A run of fewer requests would tell little, and one of none is an error.
+constexpr double kFirstRate = 0.5, kMostRate = 1024, kFewestRequests = 10;
 constexpr int kBisections = 7;
 
 // Student's t for a two-sided 95 % interval, by degrees of freedom.
@@ -128,6 +131,31 @@ Result<double> Laboratory::attainment_at(Case like, double rate_rps) {
       .mean;
 }
 
+Result<double> Laboratory::search_knee(const Case& like) {
+  const auto none = [&](double rate_rps, const char* share) {
+    return Status::error(
+        fmt::format("FCFS has no knee with a TTFT of {:g} ms: at {:g} requests/s it serves {} "
+                    "{:.0f} % of them in time",
+                    static_cast<double>(like.arrivals.slo.ttft_us) * 1e-3, rate_rps, share,
+                    kKneeAttainment * 100),
+        "Give another --ttft-ms, more --seconds or a longer trace; or, for one run, --rate");
+  };
+  double low = 0, high = kFirstRate;
+  for (;; low = high, high *= 2) {
+    BRAID_LET(attained, attainment_at(like, high));
+    if (attained < kKneeAttainment) break;
+    if (high >= kMostRate) return none(high, "at least");
+  }
+  for (int step = 0; step < kBisections; ++step) {
+    const double middle = (low + high) / 2;
+    if (middle * like.arrivals.seconds < kFewestRequests) break;
+    BRAID_LET(attained, attainment_at(like, middle));
+    (attained < kKneeAttainment ? high : low) = middle;
+  }
+  if (low == 0) return none(high, "less than");
+  return low;
+}
+
 Result<double> Laboratory::knee_rps(Case like) {
   like.policy = "fcfs_recompute";
   like.parameters = {};
@@ -136,17 +164,8 @@ Result<double> Laboratory::knee_rps(Case like) {
   like.arrivals.rate_rps = 0;
   const std::string key = like.key();
   if (const auto known = knees_.find(key); known != knees_.end()) return known->second;
-  double low = 0, high = 0.5;
-  for (int doubling = 0; doubling < 12; ++doubling, low = high, high *= 2) {
-    BRAID_LET(attained, attainment_at(like, high));
-    if (attained < kKneeAttainment) break;
-  }
-  for (int step = 0; step < kBisections; ++step) {
-    const double middle = (low + high) / 2;
-    BRAID_LET(attained, attainment_at(like, middle));
-    (attained < kKneeAttainment ? high : low) = middle;
-  }
-  return knees_[key] = low > 0 ? low : high;
+  BRAID_LET(knee, search_knee(like));
+  return knees_[key] = knee;
 }
 
 }  // namespace braid::tools::serving_figures

@@ -68,11 +68,13 @@ class Laboratory {
 
   /// The largest rate at which FCFS with recomputation serves 90 % of the requests within their
   /// TTFT objective, on average over all seeds, found by bisection over rates; `like` says on what.
+  /// An error if it does so at no rate, or at all of them.
   Result<double> knee_rps(Case like);
 
  private:
   Result<std::vector<RunResult>> run_one(const Case& of, int seed) const;
   Result<double> attainment_at(Case like, double rate_rps);
+  Result<double> search_knee(const Case& like);
 
   int seeds_, threads_;
   std::map<std::string, std::unique_ptr<Results>> results_;

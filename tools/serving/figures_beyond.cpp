@@ -178,7 +178,7 @@ Result<Figure> classes(Designer& designer) {
 Result<Figure> trace(Designer& designer) {
   BRAID_LET(base, designer.base(kQwen, "H200", designer.chats()));
   Figure figure{.title = "The trace", .setting = "none was given: --trace FILE"};
-  if (!designer.setting().trace) return figure;
+  if (!designer.setting().trace) return figure;  // one of all figures: the others need none
   base.trace = designer.setting().trace;
   base.lengths = nullptr;
   figure.setting = words_of(base) + "; each seed is another stretch of it";

@@ -117,9 +117,9 @@ Result<Figure> figure_17(Designer& designer) {
   Figure figure{.title = "Ablation: RotaSched with and without DuplexKV",
                 .setting = words_of(base)};
   Arm low = paper_on("c2c-naive"), high = paper_on("c2c-naive");
-  low.name = "w/o DuplexKV (L, 300 blocks)";
+  low.name = "paper, w/o DuplexKV (L, 300 blocks)";
   low.parameters.transfer_blocks = 300;
-  high.name = "w/o DuplexKV (H, 2400 blocks)";
+  high.name = "paper, w/o DuplexKV (H, 2400 blocks)";
   BRAID_LET(panel, designer.by_load("Ablation", base, {vllm(), low, high, paper_on("c2c")},
                                     {kTtft, kTbtTokens, kStalls}));
   figure.panels = {panel};

@@ -18,7 +18,9 @@ struct Calibration {
 /// The calibration of an H200, as recorded in docs/measurements.
 Calibration h200_calibration();
 
-/// Reads a file. Errors name the file and the key. A held-out error of more than 10 % is refused.
+/// Reads a file. Errors name the file and the key. A constant that no GPU has is refused, and so
+/// are a file without the grid that was measured, and a held-out error of more than 10 %. The error
+/// is the file's word: only bench/serving can compute it.
 Result<Calibration> read_calibration(const std::string& path);
 
 }  // namespace braid::serving
