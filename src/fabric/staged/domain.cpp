@@ -204,13 +204,16 @@ void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
 Result<uint32_t> StagedDomain::connect_all(Bytes address, std::span<const Bytes> further) {
   BRAID_LET(to, read_address(address));
   BRAID_LET(line, line_to(to.place, to.version));
-  Peer peer;
+  const uint32_t number = peers_.add({});
+  Peer& peer = peers_.at(number);
   peer.line = line;
   peer.lasting_number = random_number();
   if (!to.door.empty()) {
     peer.is_wide = !further.empty() && wide_peers_ < wide_max_;
-    const Result<uint32_t> way = way_to(to.door, peer.is_wide ? further : std::span<const Bytes>());
+    const Result<uint32_t> way =
+        way_to(number, to.door, peer.is_wide ? further : std::span<const Bytes>());
     if (!way.ok()) {
+      peers_.erase(number);
       leave_line(line);
       return way.status();
     }
@@ -219,19 +222,23 @@ Result<uint32_t> StagedDomain::connect_all(Bytes address, std::span<const Bytes>
   lines_.at(line).version = to.version;
   ++lines_.at(line).connections;
   if (peer.is_wide) ++wide_peers_;
-  return peers_.add(std::move(peer));
+  return number;
 }
 
 void StagedDomain::disconnect(uint32_t number) {
   Peer& peer = peers_.at(number);
   // The user drops the peer, so the peer's visits here end.
-  if (--lines_.at(peer.line).connections == 0) end_visits_on(peer.line, std::nullopt);
+  Line& line = lines_.at(peer.line);
+  if (peer.is_abandoned) --line.abandoned;
+  if (--line.connections == 0) end_visits_on(peer.line, std::nullopt);
   if (peer.state == Peer::State::kOpen && peer.postings == 0)
     tell(peer.line, {.kind = Kind::kGoodbye, .session = peer.session});
   break_session(number);
   for (const uint32_t posting : std::vector<uint32_t>(peer.queue.begin(), peer.queue.end()))
     fail(posting);
   leave_way(peer.door);
+  // Others there may have been abandoned while this one used the line.
+  if (line.connections > 0 && !line.is_abandoned) abandon_line(peer.line, Absence::kSilent);
   leave_line(peer.line);
   if (peer.is_wide) --wide_peers_;
   peer.is_gone = true;

@@ -13,10 +13,10 @@ namespace braid::fabric::staged {
 inline constexpr uint64_t kPieceBytesMax = 512 << 10;
 /// The limit of a rail with GPU memory: more than the wire alone needs, since pieces are also
 /// copied, announced and answered.
-inline constexpr uint64_t kPostedBytesMax = 8 << 20;
+inline constexpr uint64_t kPostedBytesMax = 12 << 20;
 /// Twice kPostedBytesMax, since spans become free in the order in which they were taken.
-inline constexpr uint64_t kRingBytes = 16 << 20;
-inline constexpr size_t kRingsMax = 64;  // 1 GiB pinned
+inline constexpr uint64_t kRingBytes = 2 * kPostedBytesMax;
+inline constexpr size_t kRingsMax = 64;  // 1.5 GiB pinned
 inline constexpr uint32_t kPostingsOfPeerMax = 256;
 inline constexpr uint64_t kArrivalsOfVisitorMax = 4096;
 inline constexpr size_t kPartialWritesMax = 1024;  // of one visitor

@@ -1,5 +1,5 @@
-// StagedDomain: its messages to peers, sent over the wire. Records wait while two messages are
-// under way, and then go together.
+// StagedDomain: its connections over the wire. Lines carry messages to peers: records wait while
+// two messages are under way, and then go together. Ways lead to doors of peers, and carry writes.
 #include <algorithm>
 #include <utility>
 
@@ -12,8 +12,9 @@ namespace braid::fabric::staged {
 std::optional<uint32_t> StagedDomain::find_line(Bytes address) {
   std::optional<uint32_t> known;
   lines_.for_each([&](uint32_t index, const Line& line) {
-    if (std::equal(line.address.begin(), line.address.end(), address.begin(), address.end()))
-      known = index;
+    const bool is_same =
+        std::equal(line.address.begin(), line.address.end(), address.begin(), address.end());
+    if (is_same && !line.is_abandoned) known = index;
   });
   return known;
 }
@@ -39,6 +40,15 @@ void StagedDomain::leave_line(uint32_t index) {
   Line& line = lines_.at(index);
   if (--line.users == 0) line.talks_until = polls_ + kFarewellPollsMax;
   close_if_unused(index);
+}
+
+/// Ends what is under way on the line. It is not done while another connection uses the line, since
+/// that would break the messages of a peer that has come back.
+void StagedDomain::abandon_line(uint32_t index, Absence absence) {
+  Line& line = lines_.at(index);
+  if (line.abandoned < line.connections) return;
+  line.is_abandoned = true;
+  wire_->abandon(line.wire, absence);
 }
 
 void StagedDomain::close_if_unused(uint32_t index) {
@@ -188,6 +198,51 @@ void StagedDomain::handle(const Message& message, uint8_t version) {
       case Kind::kGoodbye: handle_goodbye(record); break;
     }
   }
+}
+
+// ---- Ways ----
+
+Result<uint32_t> StagedDomain::way_to(uint32_t peer, Bytes door, std::span<const Bytes> further) {
+  BRAID_LET(wire, wire_->connect_all(door, further));
+  return ways_.add({peer, wire});
+}
+
+size_t StagedDomain::ways(uint32_t number) const {
+  const Peer& peer = peers_.at(number);
+  const std::optional<uint32_t>& way =
+      peer.way ? peer.way : peer.door;  // the ring's, if it is open
+  return way ? wire_->ways(ways_.at(*way).wire) : 1;
+}
+
+void StagedDomain::leave_way(std::optional<uint32_t>& way) {
+  if (!way) return;
+  const uint32_t left = *std::exchange(way, std::nullopt);
+  ways_.at(left).is_left = true;
+  close_if_over(left);
+}
+
+void StagedDomain::close_if_over(uint32_t number) {
+  const Way& way = ways_.at(number);
+  if (!way.is_left || way.pieces > 0) return;
+  wire_->disconnect(way.wire);
+  ways_.erase(number);
+}
+
+/// A peer that has shut its door may still read our memory into its ring. No more pieces are
+/// announced, so those bytes go no further. Announced pieces have been read already, but are not
+/// answered any more. They have no posting on the wire that could fail, so `break_session` ends
+/// them. Ways that were left before may have pieces under way that only this ends: those of a peer
+/// that was silent, and has ended now.
+void StagedDomain::abandon(uint32_t number, Absence absence) {
+  ways_.for_each([&](uint32_t, const Way& way) {
+    if (way.peer == number) wire_->abandon(way.wire, absence);
+  });
+  Peer& peer = peers_.at(number);
+  if (absence != Absence::kShut) {
+    if (!std::exchange(peer.is_abandoned, true)) ++lines_.at(peer.line).abandoned;
+    abandon_line(peer.line, absence);
+  }
+  break_session(number);
 }
 
 }  // namespace braid::fabric::staged

@@ -51,7 +51,9 @@ Drain StagedDomain::drain_door(uint32_t door) const {
 /// A peer without a connection from us is a stranger: few strangers may ask at a time.
 std::optional<uint32_t> StagedDomain::line_for(Bytes address, uint8_t version) {
   size_t strangers = 0;
-  lines_.for_each([&](uint32_t, const Line& line) { strangers += line.connections == 0 ? 1 : 0; });
+  lines_.for_each([&](uint32_t, const Line& line) {
+    strangers += line.connections == 0 && !line.is_abandoned ? 1 : 0;
+  });
   if (strangers >= kStrangersMax && !find_line(address)) return std::nullopt;
   const Result<uint32_t> line = line_to(address, version);
   return line.ok() ? std::optional(line.value()) : std::nullopt;
@@ -103,8 +105,9 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address, uint8_t 
   visitor.connection = record.write;
   visitor.order = ++visits_;
   visitor.is_stranger = lines_.at(*line).connections == 0;
-  if (!visitor.is_stranger) make_room_on(*line);
+  make_room_on(*line, false);
   if (!open_ring(visitor)) {
+    make_room_on(*line, true);  // it may have come back, and have had a ring: it can ask again
     tell(*line, answer);
     return leave_line(*line);
   }
@@ -119,12 +122,17 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address, uint8_t 
 }
 
 /// A greeting names its sender's place, and anybody who knows a place can name it. So a place has
-/// no more visitors than we have connections to it, and the latest visitors stay.
-void StagedDomain::make_room_on(uint32_t line) {
+/// no more visitors than we have connections to it, and the latest visitors stay. Those that have
+/// shown a key of a region are counted apart: whoever knows nothing but the place ends no visit of
+/// theirs, and a writer that has come back ends its earlier visit with its first piece.
+void StagedDomain::make_room_on(uint32_t line, bool has_shown_key) {
+  const uint32_t connections = lines_.at(line).connections;
+  if (connections == 0) return;           // strangers: they have a limit of their own
   std::map<uint64_t, uint64_t> sessions;  // by order
   for (const auto& [session, visitor] : visitors_)
-    if (visitor.line == line && !visitor.has_left) sessions[visitor.order] = session;
-  for (; sessions.size() >= lines_.at(line).connections; sessions.erase(sessions.begin()))
+    if (visitor.line == line && visitor.has_shown_key == has_shown_key && !visitor.has_left)
+      sessions[visitor.order] = session;
+  for (; sessions.size() >= connections; sessions.erase(sessions.begin()))
     end_visit(sessions.begin()->second, true);
 }
 
@@ -149,6 +157,10 @@ void StagedDomain::handle_piece(const Record& piece) {
                           piece.size_bytes <= kRingBytes - piece.offset_bytes &&
                           piece.size_bytes <= piece.total_bytes;
   const std::optional<uint32_t> number = region_for(piece);
+  if (number && !visitor.has_shown_key) {
+    make_room_on(visitor.line, true);  // before, so that it does not end itself
+    visitor.has_shown_key = true;
+  }
   if (!is_in_ring || !number || visitor.arrivals >= kArrivalsOfVisitorMax)
     return end_arrival(piece.session, piece, false);
   Region& region = regions_.at(*number);

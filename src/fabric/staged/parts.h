@@ -74,6 +74,8 @@ class StagedDomain final : public Domain {
     uint8_t version = kVersions.newest;  // that it speaks
     uint32_t users = 0;                  // connections and visitors
     uint32_t connections = 0;
+    uint32_t abandoned = 0;         // of the connections
+    bool is_abandoned = false;      // all were: later connections get a line of their own
     std::vector<std::byte> memory;  // of the messages under way
     uint32_t region = 0;
     std::vector<uint32_t> free;      // parts of it
@@ -91,8 +93,10 @@ class StagedDomain final : public Domain {
     bool is_asking = false;       // the message is from our writer's role
     std::vector<Record> answers;  // of our owner's role; sent again if it is given back
   };
-  /// A door of a peer's. It is disconnected once it was left and no posting there is under way.
+  /// A door of a peer's. It is disconnected once it was left and no posting there is under way; the
+  /// peer stays until then.
   struct Way {
+    uint32_t peer = 0;
     uint32_t wire = 0;    // the wire's number of it
     uint32_t pieces = 0;  // under way
     bool is_left = false;
@@ -102,8 +106,9 @@ class StagedDomain final : public Domain {
     uint32_t line = 0;
     std::optional<uint32_t> door;  // for writes into host memory; none: the line's way
     bool is_wide = false;          // its door is written at all endpoints of the wire
-    bool is_cautious = false;  // a piece has failed: the next ring takes the first endpoint alone
-    bool is_gone = false;      // it stays until its postings have ended
+    bool is_cautious = false;   // a piece has failed: the next ring takes the first endpoint alone
+    bool is_abandoned = false;  // its messages, too
+    bool is_gone = false;       // it stays until its postings have ended
     uint64_t lasting_number = 0;  // of the connection
     uint64_t number = 0;          // our number of the session; 0: there is none
     uint64_t session = 0;         // the owner's number of the same session
@@ -148,6 +153,7 @@ class StagedDomain final : public Domain {
     uint64_t number = 0;      // the writer's
     uint64_t connection = 0;  // the writer's, too
     bool is_stranger = false;
+    bool has_shown_key = false;  // in a piece, of a region of ours
     Ring ring;
     uint32_t door = 0;   // the wire's door, the only one that writes the ring
     uint64_t order = 0;  // in which visitors came
@@ -193,6 +199,7 @@ class StagedDomain final : public Domain {
   std::optional<uint32_t> find_line(Bytes address);
   Result<uint32_t> line_to(Bytes address, uint8_t version);
   void leave_line(uint32_t line);
+  void abandon_line(uint32_t line, Absence absence);
   void close_if_unused(uint32_t line);
   void tell(uint32_t line, const Record& record);
   void talk();
@@ -204,6 +211,9 @@ class StagedDomain final : public Domain {
   void said(uint32_t send, bool ok);
   void given_back(const Send& send);
   void handle(const Message& message, uint8_t version);
+  Result<uint32_t> way_to(uint32_t peer, Bytes door, std::span<const Bytes> further);
+  void leave_way(std::optional<uint32_t>& way);
+  void close_if_over(uint32_t way);
 
   // writer.cpp
   bool begin(const Write& write, bool to_gpu, const Region& source);
@@ -226,9 +236,7 @@ class StagedDomain final : public Domain {
   void end_if_over(uint32_t posting);
   void break_session(uint32_t peer);
   void handle_ring(const Record& record, const std::vector<std::vector<std::byte>>& doors);
-  Result<uint32_t> way_to(Bytes door, std::span<const Bytes> further);
-  void leave_way(std::optional<uint32_t>& way);
-  void close_if_over(uint32_t way);
+  void leave_ring(uint32_t peer, uint64_t session);
   void handle_done(const Record& record);
   std::optional<uint32_t> peer_of(uint64_t number) const;
 
@@ -236,7 +244,7 @@ class StagedDomain final : public Domain {
   void handle_greeting(const Record& record, Bytes address, uint8_t version);
   std::optional<uint32_t> line_for(Bytes address, uint8_t version);
   bool open_ring(Visitor& visitor);
-  void make_room_on(uint32_t line);
+  void make_room_on(uint32_t line, bool has_shown_key);
   void handle_piece(const Record& record);
   std::optional<uint32_t> region_for(const Record& piece) const;
   void copied_to_gpu(uint32_t arrival, bool ok);

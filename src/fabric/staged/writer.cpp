@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/try.h"
-
 #include "fabric/staged/limits.h"
 #include "fabric/staged/parts.h"
 #include "host/random_number.h"
@@ -66,15 +64,14 @@ void StagedDomain::handle_ring(const Record& record,
   if (!record.ok) return break_session(*index);
   Peer& peer = peers_.at(*index);
   if (peer.state != Peer::State::kAsked) return;
+  // A piece would wait for ever for room in a smaller ring.
+  if (record.size_bytes < kPieceBytesMax) return leave_ring(*index, record.number);
   // Each ring has a connection of its own at each endpoint, and one that never works would fail
   // them all.
   const bool is_narrow = std::exchange(peer.is_cautious, false);
   const std::vector<Bytes> further(doors.begin() + 1, is_narrow ? doors.begin() + 1 : doors.end());
-  const Result<uint32_t> way = way_to(doors.front(), further);
-  if (!way.ok()) {
-    tell(peer.line, {.kind = Kind::kGoodbye, .session = record.number});
-    return break_session(*index);
-  }
+  const Result<uint32_t> way = way_to(*index, doors.front(), further);
+  if (!way.ok()) return leave_ring(*index, record.number);
   peer.way = way.value();
   peer.state = Peer::State::kOpen;
   peer.session = record.number;
@@ -83,42 +80,10 @@ void StagedDomain::handle_ring(const Record& record,
   advance(*index);
 }
 
-Result<uint32_t> StagedDomain::way_to(Bytes door, std::span<const Bytes> further) {
-  BRAID_LET(wire, wire_->connect_all(door, further));
-  return ways_.add({wire});
-}
-
-size_t StagedDomain::ways(uint32_t number) const {
-  const Peer& peer = peers_.at(number);
-  const std::optional<uint32_t>& way =
-      peer.way ? peer.way : peer.door;  // the ring's, if it is open
-  return way ? wire_->ways(ways_.at(*way).wire) : 1;
-}
-
-void StagedDomain::leave_way(std::optional<uint32_t>& way) {
-  if (!way) return;
-  const uint32_t left = *std::exchange(way, std::nullopt);
-  ways_.at(left).is_left = true;
-  close_if_over(left);
-}
-
-void StagedDomain::close_if_over(uint32_t number) {
-  const Way& way = ways_.at(number);
-  if (!way.is_left || way.pieces > 0) return;
-  wire_->disconnect(way.wire);
-  ways_.erase(number);
-}
-
-/// A peer that has shut its door may still read our memory into its ring. No more pieces are
-/// announced, so those bytes go no further. Announced pieces have been read already, but are not
-/// answered any more. They have no posting on the wire that could fail, so `break_session` ends
-/// them.
-void StagedDomain::abandon(uint32_t number, Absence absence) {
-  const Peer& peer = peers_.at(number);
-  for (const std::optional<uint32_t>& way : {peer.door, peer.way})
-    if (way) wire_->abandon(ways_.at(*way).wire, absence);
-  if (absence != Absence::kShut) wire_->abandon(lines_.at(peer.line).wire, absence);
-  break_session(number);
+/// The ring that the owner has just given is of no use.
+void StagedDomain::leave_ring(uint32_t index, uint64_t session) {
+  tell(peers_.at(index).line, {.kind = Kind::kGoodbye, .session = session});
+  break_session(index);
 }
 
 // ---- Pieces ----
