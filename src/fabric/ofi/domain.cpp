@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -107,6 +108,12 @@ class OfiDomain final : public Domain {
     Posting* posting;
   };
 
+  /// Of an address that several peers may have.
+  struct Place {
+    fi_addr_t place = FI_ADDR_UNSPEC;
+    size_t users = 0;
+  };
+
   OfiDomain(Provider provider, Station station);
 
   using Key = std::optional<uint64_t>;  // none: a new one
@@ -127,6 +134,8 @@ class OfiDomain final : public Domain {
   template <typename Call>
   int64_t call(RobustCalls::Purpose purpose, const Call& function);
   void close(Owned<fid_ep>& endpoint);
+  Result<fi_addr_t> add_address(Bytes address);
+  void remove_address(fi_addr_t place);
   std::optional<Completion> completed(const fi_cq_data_entry& entry);
   std::optional<Completion> take_error();
   void drain();
@@ -139,6 +148,7 @@ class OfiDomain final : public Domain {
   Station station_;
   std::unordered_map<uint32_t, Region> regions_;
   Peers peers_;
+  std::map<std::vector<std::byte>, Place> places_;  // by address, where peers share them
   Knocks knocks_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
@@ -250,13 +260,38 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   }
   if (quirks_.has_doorbells) peer.doorbell = PeerDoorbell(address);
   peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
-  const int count =
-      fi_av_insert(station_.addresses.get(), address.data(), 1, &peer.address, 0, nullptr);
-  if (count != 1)
-    return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
+  BRAID_LET(place, add_address(address));
+  peer.address = place;
   if (peer.own) sleepers_.add_endpoint(peer.own_name);
   if (quirks_.listens_at_address && !peer.own) peer.link = Link(address);
   return peers_.add(std::move(peer));
+}
+
+/// libfabric's shm has one place for an address, however often it was added, and forgets it when it
+/// is first removed. A posting to another peer with that address would then end the process.
+Result<fi_addr_t> OfiDomain::add_address(Bytes address) {
+  std::vector<std::byte> bytes(address.begin(), address.end());
+  const bool is_shared = quirks_.needs_endpoint_for_each_peer;
+  if (const auto known = places_.find(bytes); is_shared && known != places_.end()) {
+    ++known->second.users;
+    return known->second.place;
+  }
+  fi_addr_t place = FI_ADDR_UNSPEC;
+  const int count = fi_av_insert(station_.addresses.get(), address.data(), 1, &place, 0, nullptr);
+  if (count != 1)
+    return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
+  if (is_shared) places_[std::move(bytes)] = {place, 1};
+  return place;
+}
+
+void OfiDomain::remove_address(fi_addr_t place) {
+  const auto known = std::find_if(places_.begin(), places_.end(),
+                                  [&](const auto& each) { return each.second.place == place; });
+  if (known != places_.end()) {
+    if (--known->second.users > 0) return;
+    places_.erase(known);
+  }
+  fi_av_remove(station_.addresses.get(), &place, 1, 0);
 }
 
 void OfiDomain::disconnect(uint32_t peer) {
@@ -264,7 +299,7 @@ void OfiDomain::disconnect(uint32_t peer) {
   if (leaving.own) sleepers_.remove_endpoint(leaving.own_name);
   drop_held(peer);
   close(leaving.own);
-  fi_av_remove(station_.addresses.get(), &leaving.address, 1, 0);
+  remove_address(leaving.address);
   peers_.disconnect(peer);
 }
 
