@@ -136,8 +136,8 @@ class TransferEngine:
 
     @_answers(-1)
     def initialize_ext(self, local_hostname, metadata_server, protocol, device_name, metadata_type):
-        """Called again, it opens another engine, as in the wheel. What belongs to the first is dropped with it: the
-        numbers of its segments are those of other peers here."""
+        """Called again, it opens another engine, as in the wheel. What belongs to the first is dropped with it: its
+        numbers of segments and batches are others' here. No other thread may call this object meanwhile."""
         log.info("protocol %r, devices %r and metadata server %r are not obeyed: braid finds the ways",
                  protocol, device_name, metadata_server)
         engine, buffers = _opened(local_hostname, metadata_server), {}

@@ -165,7 +165,7 @@ class _Handle:
     def __init__(self):
         self.engine = ctypes.c_void_p()
         self.kept = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come while it is held, and its handler call the engine
         self._changed = threading.Condition(self._lock)
         self._calls = 0
         self._is_closing = False

@@ -52,9 +52,11 @@ Result<bool> is_of_this_host(const std::string& address) {
   if (!found.ok()) return false;
   const addrinfo& at = *found.value();
   const File socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open() && (errno == EMFILE || errno == ENFILE))
-    return Status::error(std::string("there is no socket: ") + std::strerror(errno),
-                         "Let the process open more files: ulimit -n 1024");
+  const int error = errno;
+  if (!socket.is_open() && (error == EMFILE || error == ENFILE))
+    return Status::error(std::string("there is no socket: ") + std::strerror(error),
+                         error == EMFILE ? "Let the process open more files: ulimit -n"
+                                         : "Let the host open more files: sysctl fs.file-max");
   return socket.is_open() && bind(socket.get(), at.ai_addr, at.ai_addrlen) == 0;
 }
 

@@ -44,6 +44,7 @@ class FakeEndpoint final : public Domain {
   Drain drain_door(uint32_t) const override { return drains; }
   bool post_write(const Write& write) override {
     if (is_full) return false;
+    ++taken;
     writes.push_back(write);
     return true;
   }
@@ -72,6 +73,7 @@ class FakeEndpoint final : public Domain {
   }
 
   std::atomic<bool> is_full = false;
+  std::atomic<size_t> taken = 0;  // writes
   bool refuses_twins = false;
   size_t takes_at_once = 100;
   Drain drains = Drain::kOver;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -25,11 +26,9 @@ class User {
     if (pipe(ends.data()) != 0) return;
     process_ = fork();
     if (process_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (setuid(user) != 0) _exit(1);
-      const std::string text = body();
-      if (write(ends[1], text.data(), text.size()) < 0) _exit(1);
-      close(ends[1]);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // only now: setuid clears it
+      tell(ends[1], body);
       for (;;) pause();
     }
     close(ends[1]);
@@ -39,14 +38,33 @@ class User {
     close(ends[0]);
   }
   ~User() {
+    if (process_ <= 0) return;
     kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
+    remove_files();
   }
   User(const User&) = delete;
   User& operator=(const User&) = delete;
 
   std::string told;  ///< empty: it has ended before
  private:
+  static void tell(int descriptor, const std::function<std::string()>& body) {
+    try {
+      const std::string text = body();
+      if (write(descriptor, text.data(), text.size()) < 0) _exit(1);
+    } catch (...) {
+      _exit(1);
+    }
+    close(descriptor);
+  }
+  /// What a killed process leaves in /dev/shm is removed by processes of its user alone.
+  void remove_files() const {
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored))
+      if (file.path().filename().string().find(std::to_string(process_) + ":") != std::string::npos)
+        std::filesystem::remove(file.path(), ignored);
+  }
+
   pid_t process_ = -1;
 };
 

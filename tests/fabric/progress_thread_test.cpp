@@ -14,25 +14,40 @@
 namespace braid::fabric {
 namespace {
 
+class ProgressThreadTest : public testing::Test {
+ protected:
+  void post(uint64_t context) {
+    Write write;
+    write.peer = 101;
+    write.context = context;
+    ASSERT_TRUE(domain_->post_write(write));
+  }
+
+  FakeEndpoint* const fake_ = new FakeEndpoint(1);  // owner: domain_
+  const std::unique_ptr<Domain> domain_ = with_progress_thread(std::unique_ptr<Domain>(fake_));
+  std::array<Completion, 4> completions_;
+};
+
 /// A peer that is stopped while the first write makes its connection.
-TEST(ProgressThreadTest, AWriteWaitsForAConnectionThatIsBeingMade) {
-  auto endpoint = std::make_unique<FakeEndpoint>(1);
-  FakeEndpoint& fake = *endpoint;
-  fake.is_full = true;
-  const auto domain = with_progress_thread(std::move(endpoint));
-  Write write;
-  write.peer = domain->connect({}).value();
-  ASSERT_TRUE(domain->post_write(write));
-  std::array<Completion, 4> completions;
+TEST_F(ProgressThreadTest, AWriteWaitsForAConnectionThatIsBeingMade) {
+  fake_->is_full = true;
+  post(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  EXPECT_EQ(domain->poll(completions), 0u) << "it failed, and nothing was wrong";
-  fake.is_full = false;
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  fake.is_full = true;
-  ASSERT_TRUE(domain->post_write(write));
-  ASSERT_TRUE(braid::test::eventually([&] { return domain->poll(completions) == 1; }))
-      << "the peer had a connection, and the wire refuses";
-  EXPECT_FALSE(completions[0].ok);
+  EXPECT_EQ(domain_->poll(completions_), 0u) << "it failed, and nothing was wrong";
+  fake_->is_full = false;
+  EXPECT_TRUE(braid::test::eventually([&] { return fake_->taken == 1; }));
+}
+
+TEST_F(ProgressThreadTest, AWriteThatAConnectionRefusesFailsLongBeforeThePeerIsGivenUp) {
+  post(1);
+  ASSERT_TRUE(braid::test::eventually([&] { return fake_->taken == 1; }));
+  fake_->is_full = true;
+  const auto begun = std::chrono::steady_clock::now();
+  post(2);
+  ASSERT_TRUE(braid::test::eventually([&] { return domain_->poll(completions_) == 1; }));
+  EXPECT_EQ(completions_[0].context, 2u);
+  EXPECT_FALSE(completions_[0].ok);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
 }
 
 }  // namespace

@@ -95,6 +95,28 @@ TEST_F(StagedAbsenceTest, ALineIsAbandonedOnceTheOthersHaveLeftIt) {
   EXPECT_FALSE(ended_[10]);
 }
 
+/// Over shm only the end of its process ends what is under way. The second connection has not heard
+/// of it: it was still being made.
+TEST_F(StagedAbsenceTest, TheEndOfAProcessIsRememberedUntilTheOthersHaveLeftItsLine) {
+  for (const bool is_disconnected : {false, true}) {
+    start_writer_again();
+    of_writer_.messages = Messages::kStay;
+    const uint32_t second = writer_->connect(owner_->address()).value();
+    const uint64_t context = is_disconnected ? 10 : 11;
+    send(peer_, context);
+    writer_->abandon(peer_, Absence::kEnded);
+    look_on();
+    EXPECT_FALSE(has_ended(context));
+    if (is_disconnected)
+      writer_->disconnect(second);
+    else
+      writer_->abandon(second, Absence::kSilent);
+    ASSERT_TRUE(wait([&] { return has_ended(context); }));
+    EXPECT_FALSE(ended_[context]);
+    of_writer_.messages = Messages::kPass;
+  }
+}
+
 /// Another process may have the address of one that has ended.
 TEST_F(StagedAbsenceTest, AConnectionToAnAbandonedPlaceGetsALineOfItsOwn) {
   const uint32_t first = peer_;

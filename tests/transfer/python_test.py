@@ -126,10 +126,12 @@ class Moves(unittest.TestCase):
 
     def test_ctrl_c_cancels_what_is_under_way(self):
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.default_int_handler))
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        with self.assertRaises(KeyboardInterrupt):  # they would take seconds
-            self.engine.submit_and_wait(self.segments[0], transfer.WRITE, [self.here] * 65536, [self.theirs[0]] * 65536,
-                                        [SIZE] * 65536, LIMIT_S)
+        def interrupted(name, *arguments, call=self.engine._call):
+            signal.setitimer(signal.ITIMER_REAL, 0.2 if name == "submit_and_wait" else 0)
+            call(name, *arguments)
+        many = [[each] * 65536 for each in (self.here, self.theirs[0], SIZE)]  # they would take seconds
+        with mock.patch.object(self.engine, "_call", interrupted), self.assertRaises(KeyboardInterrupt):
+            self.engine.submit_and_wait(self.segments[0], transfer.WRITE, *many, LIMIT_S)
         self.assertGreater(json.loads(self.engine.report())["braid_transfer"]["requests_failed"], 0)
 
     def test_what_changes_after_the_question_for_its_size_comes_whole(self):

@@ -70,7 +70,8 @@ std::string endpoint_of(std::string_view file) { return std::string(kScheme).app
 bool is_closed_to_us(Bytes endpoint) {
   const std::string file = file_of(endpoint);
   if (file.empty()) return false;
-  const int descriptor = open(std::string(kFolder).append(file).c_str(), O_RDWR | O_CLOEXEC);
+  const int descriptor = open(std::string(kFolder).append(file).c_str(),
+                              O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
   if (descriptor < 0) return errno == EACCES || errno == EPERM;
   close(descriptor);
   return false;

@@ -46,9 +46,10 @@ void StagedDomain::leave_line(uint32_t index) {
 /// that would break the messages of a peer that has come back.
 void StagedDomain::abandon_line(uint32_t index, Absence absence) {
   Line& line = lines_.at(index);
+  line.has_ended = line.has_ended || absence == Absence::kEnded;
   if (line.abandoned < line.connections) return;
   line.is_abandoned = true;
-  wire_->abandon(line.wire, absence);
+  wire_->abandon(line.wire, line.has_ended ? Absence::kEnded : absence);
 }
 
 void StagedDomain::close_if_unused(uint32_t index) {

@@ -124,7 +124,8 @@ void StagedDomain::handle_greeting(const Record& record, Bytes address, uint8_t 
 /// A greeting names its sender's place, and anybody who knows a place can name it. So a place has
 /// no more visitors than we have connections to it, and the latest visitors stay. Those that have
 /// shown a key of a region are counted apart: whoever knows nothing but the place ends no visit of
-/// theirs, and a writer that has come back ends its earlier visit with its first piece.
+/// theirs while there is a ring left, and a writer that has come back ends its earlier visit with
+/// its first piece.
 void StagedDomain::make_room_on(uint32_t line, bool has_shown_key) {
   const uint32_t connections = lines_.at(line).connections;
   if (connections == 0) return;           // strangers: they have a limit of their own

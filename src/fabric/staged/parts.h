@@ -76,6 +76,7 @@ class StagedDomain final : public Domain {
     uint32_t connections = 0;
     uint32_t abandoned = 0;         // of the connections
     bool is_abandoned = false;      // all were: later connections get a line of their own
+    bool has_ended = false;         // the process of one that was abandoned
     std::vector<std::byte> memory;  // of the messages under way
     uint32_t region = 0;
     std::vector<uint32_t> free;      // parts of it
@@ -265,8 +266,8 @@ class StagedDomain final : public Domain {
   uint64_t copies_ = 0;  // under way
   std::vector<gpu::Ended::Copy> ended_now_;
   gpu::LaneEnds lane_ends_;
-  /// Lanes of contexts without regions. Lanes of primary contexts stay, since unpinning memory
-  /// makes the driver wait for the program's streams.
+  /// Lanes of contexts without regions. Lanes of primary contexts stay once they are known
+  /// as such, since unpinning memory makes the driver wait for the program's streams.
   std::set<std::shared_ptr<gpu::Lane>> leaving_;
 
   std::unordered_map<uint32_t, Region> regions_;
