@@ -127,7 +127,8 @@ class Moves(unittest.TestCase):
     def test_ctrl_c_cancels_what_is_under_way(self):
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.default_int_handler))
         def interrupted(name, *arguments, call=self.engine._call):
-            signal.setitimer(signal.ITIMER_REAL, 0.2 if name == "submit_and_wait" else 0)
+            if name == "submit_and_wait":
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
             call(name, *arguments)
         many = [[each] * 65536 for each in (self.here, self.theirs[0], SIZE)]  # they would take seconds
         with mock.patch.object(self.engine, "_call", interrupted), self.assertRaises(KeyboardInterrupt):
