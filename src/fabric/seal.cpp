@@ -19,12 +19,12 @@ const unsigned char* letters(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
-std::string making(const std::string& path) {
+}  // namespace
+
+std::string making_of_secret(const std::string& path) {
   return "head -c 32 /dev/urandom > " + path + "; chmod 600 " + path +
          ", the same file on every host";
 }
-
-}  // namespace
 
 struct Secret::Keyed {
   explicit Keyed(std::span<const std::byte> key) {
@@ -48,7 +48,7 @@ Result<Secret> Secret::of(std::span<const std::byte> key) {
     return Status::error("a secret of " + std::to_string(key.size()) + " bytes is too " +
                              (key.size() < kBytesMin ? "short" : "long"),
                          "Use " + std::to_string(kBytesMin) + " to " + std::to_string(kBytesMax) +
-                             " random bytes: " + making("FILE"));
+                             " random bytes: " + making_of_secret("FILE"));
   Secret secret;
   secret.keyed_ = std::make_shared<const Keyed>(key);
   return secret;
@@ -60,10 +60,10 @@ Result<Secret> Secret::of_file(const std::string& path) {
   struct stat about {};
   if (!file.is_open() || fstat(file.get(), &about) != 0)
     return Status::error("the secret's file " + path + " cannot be read: " + strerror(errno),
-                         errno == ENOENT ? "Make it: " + making(path) : "");
+                         errno == ENOENT ? "Make it: " + making_of_secret(path) : "");
   if (!S_ISREG(about.st_mode))
     return Status::error("the secret's file " + path + " is no regular file",
-                         "Name a file with the secret: " + making("FILE"));
+                         "Name a file with the secret: " + making_of_secret("FILE"));
   if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     return Status::error("others may read the secret's file " + path, "chmod 600 " + path);
   std::array<std::byte, kBytesMax + 2> bytes;

@@ -20,6 +20,9 @@ namespace braid::fabric {
 inline constexpr size_t kSealBytes = 16;
 using Seal = std::array<std::byte, kSealBytes>;
 
+/// The commands, for errors.
+std::string making_of_secret(const std::string& path);
+
 /// Cheap to copy; copies share one key, which is wiped with the last.
 class Secret {
  public:

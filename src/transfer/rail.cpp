@@ -62,7 +62,7 @@ uint64_t Rail::add_link(uint64_t peer, uint64_t engine, bool is_dialled) {
   link.peer = peer;
   link.engine = engine;
   link.is_dialled = is_dialled;
-  link.opened_ns = now_ns_;
+  link.awaits_hello_ns = now_ns_;
   link.generation = ++generations_;
   const uint64_t id = links_.add(std::move(link));
   link_of_peer_[peer] = id;
@@ -168,8 +168,7 @@ void Rail::lose_failed_links() {
 /// A stranger may say none; and a connection that breaks may swallow the hello of either side.
 bool Rail::awaits_hello_too_long(const Link& link) const {
   if (link.has_heard_hello || (link.is_dialled && !link.has_said_hello)) return false;
-  const uint64_t since_ns = link.is_dialled ? link.said_hello_ns : link.opened_ns;
-  return now_ns_ > since_ns + kHelloNs;
+  return now_ns_ > link.awaits_hello_ns + kHelloNs;
 }
 
 void Rail::look_after_links() {
@@ -206,7 +205,7 @@ void Rail::look_after_links() {
 
 void Rail::say_hello(uint64_t id, Link& link) {
   link.has_said_hello = true;
-  link.said_hello_ns = now_ns_;
+  link.awaits_hello_ns = now_ns_;  // a peer that was dialled answers it
   send(id, Hello{self_, number(), link.generation});
 }
 

@@ -174,8 +174,7 @@ class Rail {
     bool has_said_hello = false;
     bool has_heard_hello = false;
     bool is_closed = false;
-    uint64_t opened_ns = 0;
-    uint64_t said_hello_ns = 0;
+    uint64_t awaits_hello_ns = 0;  // since then
     uint64_t generation = 0;
     uint64_t their_generation = 0;
     uint16_t version = kVersionOldest;          // that both speak

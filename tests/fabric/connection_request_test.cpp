@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "fabric/ofi/domain.h"
 #include "fabric/order.h"
+#include "fabric/shm_files.h"
 
 namespace braid::fabric {
 namespace {
@@ -46,11 +46,7 @@ class Caller {
   Caller& operator=(const Caller&) = delete;
 
   /// What it has in /dev/shm.
-  void remove_files() const {
-    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-      if (entry.path().string().find(std::to_string(started_) + ":") != std::string::npos)
-        std::filesystem::remove(entry.path());
-  }
+  void remove_files() const { test::remove_files_of(started_); }
   /// Until it has said that it has left, or has ended.
   void wait_for_word() const {
     char byte = 0;

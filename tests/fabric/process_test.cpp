@@ -3,8 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-
+#include "fabric/shm_files.h"
 #include "fabric/two_processes.h"
 
 namespace braid::fabric {
@@ -16,15 +15,6 @@ using test::Peer;
 
 class ProcessTest : public test::ProcessTest {};
 class FilesTest : public test::ProcessTest {};
-
-/// libfabric's, named by the process, and their doorbells.
-std::vector<std::string> files_of(pid_t process) {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-    if (entry.path().string().find(std::to_string(process) + ":") != std::string::npos)
-      files.push_back(entry.path());
-  return files;
-}
 
 void make_old(const std::string& file) {
   const timespec times[] = {{1, 0}, {1, 0}};
@@ -164,7 +154,7 @@ TEST_P(FilesTest, WhatAKilledProcessHasLeftIsRemoved) {
   start(killed);
   start(live);
   killed->signal(SIGKILL);
-  const auto files = [](const Peer& peer) { return files_of(peer.process()); };
+  const auto files = [](const Peer& peer) { return test::files_of(peer.process()); };
   const size_t used = files(*live).size();
   ASSERT_GT(used, 0u);
   ASSERT_TRUE(wait([&] { return killed->has_halted(); }));

@@ -13,6 +13,13 @@ class StagedAbsenceTest : public StagedBreakTest {
     start_writer();
     message_region_ = writer_->add_region(message_, Access::kLocal).value();
   }
+  /// A second connection of a writer whose messages stay under way.
+  uint32_t connect_again(bool silence_ends_them) {
+    start_writer_again();
+    of_writer_.silence_ends_them = silence_ends_them;
+    of_writer_.messages = Messages::kStay;
+    return writer_->connect(owner_->address()).value();
+  }
   /// A message of the user's, over the line that the peer's connection shares.
   void send(uint32_t peer, uint64_t context) {
     ASSERT_TRUE(wait([&] { return writer_->post_send(peer, message_region_, message_, context); }));
@@ -52,10 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Absences, StagedLeftWayTest,
 
 /// The line of a peer that has come back is that of its earlier connection, which is given up.
 TEST_F(StagedAbsenceTest, ALineIsNotAbandonedWhileAnotherConnectionUsesIt) {
-  start_writer_again();
-  of_writer_.silence_ends_them = true;
-  of_writer_.messages = Messages::kStay;
-  const uint32_t second = writer_->connect(owner_->address()).value();
+  const uint32_t second = connect_again(true);
   send(peer_, 10);
   send(second, 11);
   writer_->abandon(peer_, Absence::kSilent);
@@ -68,10 +72,7 @@ TEST_F(StagedAbsenceTest, ALineIsNotAbandonedWhileAnotherConnectionUsesIt) {
 }
 
 TEST_F(StagedAbsenceTest, AnAbandonedConnectionThatLeavesItsLineBreaksItForNobody) {
-  start_writer_again();
-  of_writer_.silence_ends_them = true;
-  of_writer_.messages = Messages::kStay;
-  const uint32_t second = writer_->connect(owner_->address()).value();
+  const uint32_t second = connect_again(true);
   send(second, 11);
   writer_->abandon(peer_, Absence::kSilent);
   writer_->disconnect(peer_);
@@ -80,10 +81,7 @@ TEST_F(StagedAbsenceTest, AnAbandonedConnectionThatLeavesItsLineBreaksItForNobod
 }
 
 TEST_F(StagedAbsenceTest, ALineIsAbandonedOnceTheOthersHaveLeftIt) {
-  start_writer_again();
-  of_writer_.silence_ends_them = true;
-  of_writer_.messages = Messages::kStay;
-  const uint32_t second = writer_->connect(owner_->address()).value();
+  const uint32_t second = connect_again(true);
   const uint32_t third = writer_->connect(owner_->address()).value();
   send(peer_, 10);
   writer_->abandon(peer_, Absence::kSilent);
@@ -99,9 +97,7 @@ TEST_F(StagedAbsenceTest, ALineIsAbandonedOnceTheOthersHaveLeftIt) {
 /// of it: it was still being made.
 TEST_F(StagedAbsenceTest, TheEndOfAProcessIsRememberedUntilTheOthersHaveLeftItsLine) {
   for (const bool is_disconnected : {false, true}) {
-    start_writer_again();
-    of_writer_.messages = Messages::kStay;
-    const uint32_t second = writer_->connect(owner_->address()).value();
+    const uint32_t second = connect_again(false);
     const uint64_t context = is_disconnected ? 10 : 11;
     send(peer_, context);
     writer_->abandon(peer_, Absence::kEnded);

@@ -34,9 +34,10 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
       return Status::error(
           "other hosts can reach " + address + ", and there is no secret",
           std::string("Let ") + kSecretVariable +
-              " or --secret-file name a file with the secret of all engines (head -c 32 "
-              "/dev/urandom > FILE; chmod 600 FILE), or allow it if every host there may be "
-              "trusted (--allow-unauthenticated; in programs allow_unauthenticated)");
+              " or --secret-file name a file with the secret of all engines (" +
+              making_of_secret("FILE") +
+              "), or allow it if every host there may be trusted (--allow-unauthenticated; in "
+              "programs allow_unauthenticated)");
   return Secret();
 }
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "fabric/ofi/connections.h"
 #include "fabric/ofi/doors.h"
 #include "fabric/ofi/knocks.h"
+#include "fabric/ofi/peer_addresses.h"
 #include "fabric/ofi/peers.h"
 #include "fabric/ofi/postings.h"
 #include "fabric/ofi/robust_locks.h"
@@ -108,12 +108,6 @@ class OfiDomain final : public Domain {
     Posting* posting;
   };
 
-  /// Of an address that several peers may have.
-  struct Place {
-    fi_addr_t place = FI_ADDR_UNSPEC;
-    size_t users = 0;
-  };
-
   OfiDomain(Provider provider, Station station);
 
   using Key = std::optional<uint64_t>;  // none: a new one
@@ -134,8 +128,6 @@ class OfiDomain final : public Domain {
   template <typename Call>
   int64_t call(RobustCalls::Purpose purpose, const Call& function);
   void close(Owned<fid_ep>& endpoint);
-  Result<fi_addr_t> add_address(Bytes address);
-  void remove_address(fi_addr_t place);
   std::optional<Completion> completed(const fi_cq_data_entry& entry);
   std::optional<Completion> take_error();
   void drain();
@@ -148,7 +140,7 @@ class OfiDomain final : public Domain {
   Station station_;
   std::unordered_map<uint32_t, Region> regions_;
   Peers peers_;
-  std::map<std::vector<std::byte>, Place> places_;  // by address, where peers share them
+  PeerAddresses addresses_;
   Knocks knocks_;
   size_t connects_ = 0;  // ever
   Sleepers sleepers_;
@@ -260,38 +252,11 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   }
   if (quirks_.has_doorbells) peer.doorbell = PeerDoorbell(address);
   peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
-  BRAID_LET(place, add_address(address));
+  BRAID_LET(place, addresses_.add(provider_, station_, address));
   peer.address = place;
   if (peer.own) sleepers_.add_endpoint(peer.own_name);
   if (quirks_.listens_at_address && !peer.own) peer.link = Link(address);
   return peers_.add(std::move(peer));
-}
-
-/// libfabric's shm has one place for an address, however often it was added, and forgets it when it
-/// is first removed. A posting to another peer with that address would then end the process.
-Result<fi_addr_t> OfiDomain::add_address(Bytes address) {
-  std::vector<std::byte> bytes(address.begin(), address.end());
-  const bool is_shared = quirks_.needs_endpoint_for_each_peer;
-  if (const auto known = places_.find(bytes); is_shared && known != places_.end()) {
-    ++known->second.users;
-    return known->second.place;
-  }
-  fi_addr_t place = FI_ADDR_UNSPEC;
-  const int count = fi_av_insert(station_.addresses.get(), address.data(), 1, &place, 0, nullptr);
-  if (count != 1)
-    return provider_.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
-  if (is_shared) places_[std::move(bytes)] = {place, 1};
-  return place;
-}
-
-void OfiDomain::remove_address(fi_addr_t place) {
-  const auto known = std::find_if(places_.begin(), places_.end(),
-                                  [&](const auto& each) { return each.second.place == place; });
-  if (known != places_.end()) {
-    if (--known->second.users > 0) return;
-    places_.erase(known);
-  }
-  fi_av_remove(station_.addresses.get(), &place, 1, 0);
 }
 
 void OfiDomain::disconnect(uint32_t peer) {
@@ -299,7 +264,7 @@ void OfiDomain::disconnect(uint32_t peer) {
   if (leaving.own) sleepers_.remove_endpoint(leaving.own_name);
   drop_held(peer);
   close(leaving.own);
-  remove_address(leaving.address);
+  addresses_.remove(station_, leaving.address);
   peers_.disconnect(peer);
 }
 
