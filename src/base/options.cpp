@@ -116,9 +116,8 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> table = {
       {{"BRAID_RELAYS", "all|none|LIST", "GPU ordinals", "all",
         "which GPUs may relay: all, none, or a list: 1,2",
-        "every relay adds its link: 1 GiB to the GPU is 1.82 times native with two links, 3.06 "
-        "with "
-        "four: docs/measurements/2026-11-27-2xH200.md, 2026-11-27-4xH200.md"},
+        "every relay adds its link: 1 GiB to the GPU is 1.82 times native with two links, "
+        "3.06 with four: docs/measurements/2026-11-27-2xH200.md, 2026-11-27-4xH200.md"},
        set_relays},
       {{"BRAID_OPENING", "background|wait", "", "background",
         "when relays open: in the background with a GPU's first copy that would gain, copies being "
@@ -175,9 +174,8 @@ const std::vector<Entry>& entries() {
                   MoverChoice::kCopyEngine>},
       {{"BRAID_DEVICE_MEMORY", "SIZE", "bytes", "64M",
         "copy engines: most memory of each GPU that relay buffers take",
-        "four channels of 16 MiB: 1 GiB at 108.6 and 108.9 GB/s, with 8 MiB each at 104.8 and "
-        "107.6: "
-        "docs/measurements/2026-11-22-2xH200-law.md"},
+        "four channels of 16 MiB: 1 GiB at 108.6 and 108.9 GB/s, with 8 MiB each at 104.8 "
+        "and 107.6: docs/measurements/2026-11-22-2xH200-law.md"},
        set_size<&Options::device_memory_bytes, kLeastDeviceMemoryBytes>},
   };
   return table;
