@@ -69,12 +69,17 @@ class PointsTest : public test::ProcessTest {
         EXPECT_TRUE(wait([&] { return fence(*job) == Fence::kFenced; })) << "it drains soon";
       }
     }
-    if (!job) return expect_alone(signal_there);
-    memory.fill(std::byte{0});
-    wait([] { return false; }, 0.02);
-    EXPECT_TRUE(memory.is_all(std::byte{0}));
-    EXPECT_TRUE(engine_->disconnect(*peer).ok());
-    EXPECT_TRUE(engine_->remove_region(job->region).ok());
+    if (job) {
+      memory.fill(std::byte{0});
+      wait([] { return false; }, 0.02);
+      EXPECT_TRUE(memory.is_all(std::byte{0}));
+    }
+    if (peer) {
+      EXPECT_TRUE(engine_->disconnect(*peer).ok());
+    }
+    if (job) {
+      EXPECT_TRUE(engine_->remove_region(job->region).ok());
+    }
     expect_alone(signal_there);
   }
 
@@ -224,6 +229,20 @@ TEST_P(SharedLocksTest, KilledWhileItHoldsOne) { at_each_point(SIGKILL, "locks")
 /// Not that of the endpoint for messages: these wait until it goes on (docs/fabric.md).
 TEST_P(SharedLocksTest, StoppedAndContinuedWhileItHoldsOne) {
   at_each_point(SIGSTOP, "door_locks");
+}
+
+/// The lock lies in memory that goes with the owner's endpoint.
+TEST_P(SharedLocksTest, TheOwnerClosesWhileItIsHeld) {
+  constexpr int kFirstPoints = 12;
+  for (int point = 1; point <= kFirstPoints; ++point) {
+    SCOPED_TRACE("point " + std::to_string(point));
+    std::unique_ptr<Peer> other;
+    start(other);  // for which it opens a door
+    Peer process(GetParam(), engine_->address(), point, SIGSTOP, "locks");
+    ASSERT_TRUE(wait([&] { return process.has_halted(); }));
+    wait([] { return false; }, 0.02);  // the engine meets the lock
+    open_engine();                     // closes it
+  }
 }
 
 std::vector<std::string> providers_that_share_locks() {

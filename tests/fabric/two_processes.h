@@ -79,6 +79,12 @@ class ProcessTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     use_fake_providers();
+    open_engine();
+  }
+
+  /// Closes the one before.
+  void open_engine() {
+    engine_.reset();
     auto domain = open_process_rail(GetParam());
     ASSERT_TRUE(domain.ok()) << domain.status().message();
     std::vector<std::unique_ptr<Domain>> rails;

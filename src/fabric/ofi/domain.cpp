@@ -59,6 +59,7 @@ class OfiDomain final : public Domain {
   ~OfiDomain() override {
     drain();
     // Endpoints are closed first, so that nothing reads or writes memory any more.
+    if (calls_) calls_->forget_endpoints();
     peers_.clear();
     station_.endpoint.reset();
   }
