@@ -36,6 +36,11 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual((code, last), (1, "1 passed, 1 failed"))
         self.assertIn("failed: b", output)
 
+    def test_a_failure_says_why(self):
+        said = r"printf '[ RUN ] X\\n/a/b/c_test.cpp:7: Failure\\nValue of: it\\n  Actual: 2\\n\\nmore\\n1 FAILED TEST\\n'; exit 1"
+        _, _, output = self.run_tests([f'add_test(a "sh" "-c" "{said}")'])
+        self.assertIn("failed: a: c_test.cpp:7: Value of: it Actual: 2\n", output)
+
     def test_a_skip_says_why(self):
         code, last, output = self.run_tests([
             'add_test(a "true")', 'add_test(b "sh" "-c" "echo skipped: no client; exit 77")',
