@@ -1,11 +1,16 @@
 // What one look at the rails costs an engine that knows many peers, of which none has anything due.
 //
-//   transfer_many_peers [LOOKS]
+//   transfer_many_peers [LOOKS] [--json FILE]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "fabric/sim/network.h"
@@ -56,8 +61,24 @@ double step_us(uint64_t peers, uint64_t looks) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const uint64_t looks = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 20'000;
+  CLI::App app("What one look at the rails costs an engine that knows many peers.");
+  uint64_t looks = 20'000;
+  std::string file;
+  app.add_option("looks", looks, "How often it looks, in each of five turns")
+      ->capture_default_str();
+  app.add_option("--json", file, "Also write the table to this file");
+  CLI11_PARSE(app, count, arguments);
+  nlohmann::json rows = nlohmann::json::array();
   std::printf("%8s %12s\n", "peers", "us a look");
-  for (const uint64_t peers : {1, 10, 100, 1000})
-    std::printf("%8llu %12.3f\n", static_cast<unsigned long long>(peers), step_us(peers, looks));
+  for (const uint64_t peers : {1, 10, 100, 1000}) {
+    const double us = step_us(peers, looks);
+    std::printf("%8llu %12.3f\n", static_cast<unsigned long long>(peers), us);
+    rows.push_back({{"peers", peers}, {"look_us", us}});
+  }
+  if (file.empty()) return 0;
+  std::ofstream out(file);
+  out << nlohmann::json{{"looks", looks}, {"rows", rows}}.dump(2) << '\n';
+  if (out.flush()) return 0;
+  std::fprintf(stderr, "'%s' cannot be written: name another file\n", file.c_str());
+  return 1;
 }

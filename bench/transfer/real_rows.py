@@ -290,11 +290,38 @@ def idle_share(process, seconds):
     return (process.ask("cpu") - before) / seconds
 
 
+def program(options, name):
+    found = options.build / "bin" / name
+    if not found.exists():
+        raise floors.LeftOut(f"there is no {found}: build {name}")
+    return found
+
+
 def run_a14(row, options):
-    """An engine with a peer, of which nothing is asked, and the same of the fabric alone."""
-    silence = options.build / "bin" / "fabric_silence"
-    if not silence.exists():
-        raise floors.LeftOut(f"there is no {silence}: build fabric_silence")
+    """An engine with a peer, of which nothing is asked, and the same of the fabric alone; what telemetry costs."""
+    silence = program(options, "fabric_silence")
+    return [*telemetry(row, options), *idle(row, silence)]
+
+
+def telemetry(row, options):
+    """It cannot be turned off, since the scheduler decides by it. So its time by itself is compared with what this
+    process spends for a slice, all of its work included."""
+    done = subprocess.run([program(options, "transfer_telemetry")], capture_output=True, text=True, check=True)
+    ns = float(done.stdout.split()[1])
+    size, address = 64 << 10, ["--addresses", loop.HOST, "--providers", "tcp;ofi_rxm"]
+    with streaming(address, address, "--threads", 1, "--size", size, "--seconds", 8) as (me, _):
+        time.sleep(1)
+        before = me.ask("report")
+        time.sleep(4)
+        after = me.ask("report")
+    slices, cpu = (after[key] - before[key] for key in ("slices", "cpu_seconds"))
+    return [row("A14", "telemetry of 64 KiB, share of the initiator's CPU", ns * slices / 1e9 / cpu, 0.01, False,
+                f"{ns:.0f} ns of {cpu / slices * 1e9:.0f} a slice"),
+            row("A14", "a report each second, share of a core", after["report_seconds"], 0.01, False,
+                f"{after['report_seconds'] * 1e6:.0f} us a report")]
+
+
+def idle(row, silence):
     seconds = 10
     address = ["--addresses", loop.HOST, "--providers", "tcp;ofi_rxm"]
     with streaming(address, address, "--threads", 0, "--seconds", 2 * seconds + 4) as (me, it):

@@ -8,7 +8,7 @@
 
 Both say where they are on a line of JSON, and obey lines on standard input: `deny` refuses this process
 copies from and to others' memory from then on (by seccomp), as if libfabric's shm had died; `cpu` says
-CPU seconds. With `--hold` the initiator moves one batch, and no more until it reads `go`, whose time it says.
+CPU seconds, and `report`, of the initiator, also how many slices it has posted, and what a report takes. With `--hold` the initiator moves one batch, and no more until it reads `go`, whose time it says.
 It ends with a line of JSON: throughput, times of batches and of urgent reads of
 4 KiB, failures, and `samples`: for each moment the bytes that each way has delivered so far.
 
@@ -168,6 +168,14 @@ class Stream:
     def ways(self):
         return [way for report in self.reports() for way in report["ways"]]
 
+    def obey(self, line):
+        if line.strip() != "report":
+            return obey(line)
+        begun = time.thread_time()
+        slices = sum(report["slices"] for report in self.reports())
+        took = time.thread_time() - begun
+        print(json.dumps({"slices": slices, "cpu_seconds": loop.cpu_seconds(), "report_seconds": took}), flush=True)
+
     def sample(self):
         """With the engine's own time: this thread may wait for the interpreter before and after."""
         while not self.is_over:
@@ -184,7 +192,7 @@ class Stream:
             work.append(threading.Thread(target=self.sample))
         for thread in work:
             thread.start()
-        threading.Thread(target=lambda: [obey(line) for line in sys.stdin], daemon=True).start()
+        threading.Thread(target=lambda: [self.obey(line) for line in sys.stdin], daemon=True).start()
         time.sleep(self.options.seconds)
         self.is_over = True
         for thread in work:
@@ -207,7 +215,7 @@ def be_initiator(options):
         stream.move(0, [options.size] * options.batch)
     print(json.dumps({"begun": time.monotonic()}), flush=True)
     while options.hold and (line := sys.stdin.readline()).strip() != "go":
-        obey(line)
+        stream.obey(line)
     if options.hold:
         print(json.dumps(time.monotonic()), flush=True)
     stream.run()
