@@ -182,6 +182,8 @@ std::string figure_json(int seeds) {
                    {"x_name", "load / knee of FCFS"},
                    {"series",
                     {series(kFcfs, {0.80, 0.90, 0.70}, {100, 200, 300}),
+                     series("ltr-like", {0.80, 0.91, 0.70}, {100, 200, 400}),
+                     series("braid, all lags (pcie5)", {1, 1, 1}, {1, 1, 1}),
                      series("braid (pcie5)", {0.70, 0.81, 0.60}, {150, 150, 250}),
                      series("braid (braid4)", {0.90, 0.95, 0.70}, {200, 205, 333})}}};
   return Json{{"seeds", seeds}, {"panels", Json::array({panel})}}.dump();
@@ -194,6 +196,10 @@ TEST(Losses, AreWhereTheWholeIntervalSaysSo) {
                       "-9.67 ±1.4 |\n"),
             std::string::npos)
       << text;
+  EXPECT_NE(text.find("| braid (pcie5) | ltr-like | TTFT attainment, points | 1.15: -10 ±"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("all lags"), std::string::npos) << "a changed preset is no rival:\n" << text;
   // Four links against one: longer gaps, seed by seed.
   EXPECT_NE(text.find("| braid (braid4) | braid (pcie5) | P99 longest gap, % | 1.15: 34.4 ±"),
             std::string::npos)

@@ -31,11 +31,13 @@ constexpr std::array<Metric, 9> kMetrics{{{"TTFT attainment", true, true},
                                           {"goodput", false, true}}};
 constexpr double kEqual = 1e-12;  // what rounding leaves of equal values is no loss
 
-bool is_fcfs(const std::string& name) { return name.starts_with("fcfs_recompute"); }
-
-// "braid (braid4)": by `link`, of either preset.
+// "braid (braid4)": by `link`, of either preset. With other words after its name it is a preset
+// with something changed, which is neither judged nor a rival.
 bool is_rota_sched(const std::string& name) {
   return name.starts_with("braid (") || name.starts_with("paper (");
+}
+bool is_another_policy(const std::string& name) {
+  return !name.starts_with("braid") && !name.starts_with("paper");
 }
 std::string by_another_link(std::string name, const std::string& from, const std::string& to) {
   const size_t at = name.find("(" + from + ")");
@@ -91,7 +93,7 @@ std::string rows(const Json& ours, const Json& theirs) {
 std::vector<const Json*> rivals(const Json& panel, const std::string& name) {
   std::vector<const Json*> found;
   for (const Json& series : panel.at("series"))
-    if (is_fcfs(series.at("name"))) found.push_back(&series);
+    if (is_another_policy(series.at("name"))) found.push_back(&series);
   if (const std::string one = by_another_link(name, "braid4", "pcie5"); !one.empty())
     if (const Json* series = find_series(panel, one); series != nullptr) found.push_back(series);
   return found;
@@ -122,12 +124,12 @@ std::string section_of(const Json& figure) {
   const int seeds = figure.at("seeds").get<int>();
   if (seeds < 2) return head + "It cannot be told from one seed.\n";
   if (text.empty())
-    return head + "Nowhere, against FCFS or one link: no 95 % interval is beyond 0.\n";
+    return head + "Nowhere, against another policy or one link: no 95 % interval is beyond 0.\n";
   return head +
          fmt::format(
-             "RotaSched against FCFS, and four links against one: every load at which the whole 95 "
-             "% "
-             "interval over {} seeds says that it is worse. Differences are paired by seed.\n",
+             "RotaSched against each other policy, and four links against one: every load at which "
+             "the whole 95 % interval over {} seeds says that it is worse. Differences are paired "
+             "by seed.\n",
              seeds) +
          text;
 }
