@@ -98,9 +98,10 @@ enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peer
 
 /* Registers host memory, or with gpu_memory the memory of one GPU (a CUdeviceptr as a pointer),
  * which may not overlap registered memory. Managed memory counts as host memory. GPU memory stays
- * allocated, and its context alive, until unregister_memory has succeeded. A request sees what a
- * stream of the caller has written there only after the caller has waited for that stream: no
- * function here waits for a stream of the caller, and no stream waits for a request. */
+ * allocated until unregister_memory has succeeded, and its context alive until the engine is
+ * closed. A request sees what a stream of the caller has written there only after the caller has
+ * waited for that stream: no function here waits for a stream of the caller, and no stream waits
+ * for a request. */
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);

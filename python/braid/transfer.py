@@ -5,6 +5,7 @@ names the argument, before the library is called.
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import array
+import collections
 import contextlib
 import ctypes
 import os
@@ -167,7 +168,7 @@ class _Handle:
         self.kept = []
         self._lock = threading.RLock()  # a signal may come while it is held, and its handler call the engine
         self._changed = threading.Condition(self._lock)
-        self._calls = 0
+        self._calls = collections.Counter()  # by thread
         self._is_closing = False
         self._process = os.getpid()
 
@@ -177,23 +178,33 @@ class _Handle:
         with self._lock:
             if self._is_closing:
                 raise Error("this engine is closed. Open another one")
-            self._calls += 1
+            self._calls[threading.get_ident()] += 1
         try:
             _call(name, self.engine, *arguments)
         finally:
             with self._lock:
-                self._calls -= 1
+                me = threading.get_ident()
+                self._calls[me] -= 1
+                if self._calls[me] == 0:
+                    del self._calls[me]
                 if self._is_closing:
                     self._changed.notify_all()
 
     def close(self):
-        """What is kept is let go after the engine, which uses it until then."""
+        """What is kept is let go after the engine, which uses it until then. If this is interrupted while other
+        threads' calls are under way, it can be called again. A signal's handler may have interrupted a call of its own
+        thread, which goes on after the handler, and then finds no engine."""
         if os.getpid() == self._process:
             with self._changed:
                 self._is_closing = True
-                self._changed.wait_for(lambda: self._calls == 0)
-        _library.braid_transfer_close(self.engine)
+                self._changed.wait_for(lambda: not self._is_used_by_others())
+        engine, self.engine.value = self.engine.value, None
+        if engine:
+            _library.braid_transfer_close(ctypes.c_void_p(engine))
         self.kept.clear()
+
+    def _is_used_by_others(self):
+        return any(thread != threading.get_ident() for thread in list(self._calls))
 
 
 class Transfer:
@@ -229,7 +240,8 @@ class Transfer:
         self._handle.kept.append(owner)
 
     def close(self):
-        self._finalizer()
+        self._handle.close()
+        self._finalizer.detach()  # only now: whoever interrupts the line above leaves an engine to be closed
 
     def pointer(self):
         """The library's, for those that call it by themselves."""

@@ -1,6 +1,8 @@
 // Engine: memory, peers and their ways. Requests are in batches.cpp.
 #include "transfer/engine.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,6 +28,14 @@ bool is_of_this_host(const fabric::Origin& here, const fabric::Origin& there) {
   return here.boot == there.boot && here.boot != decltype(here.boot){};
 }
 
+void wait_for_all(FileJobs& jobs) {
+  constexpr int kLimitMs = 10;
+  while (jobs.under_way() > 0) {
+    pollfd told{jobs.descriptor(), POLLIN, 0};
+    if (!jobs.step() && jobs.arm()) (void)poll(&told, 1, kLimitMs);
+  }
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> rails,
@@ -45,9 +55,11 @@ Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> 
                    [this](MutableBytes memory) { return add_stage(memory); });
 }
 
-/// Copies through the engine's own memory end before the memory is freed.
+/// What moves bytes through the engine's own memory ends before the memory is freed.
 Engine::~Engine() {
-  if (owned_->gpu != nullptr) owned_->gpu->wait_for_all();
+  if (owned_->gpu == nullptr) return;
+  owned_->gpu->wait_for_all();
+  wait_for_all(*owned_->jobs);
 }
 
 Description Engine::describe() const {

@@ -34,7 +34,8 @@ class Ring final : public FileJobs {
   ~Ring() override {
     while (is_open_ && under_way_ > 0) {
       io_uring_cqe* entry = nullptr;
-      if (io_uring_wait_cqe(&ring_, &entry) != 0) continue;
+      (void)io_uring_submit_and_wait(&ring_, 1);  // the kernel may have refused to take some before
+      if (io_uring_peek_cqe(&ring_, &entry) != 0) continue;
       io_uring_cqe_seen(&ring_, entry);
       --under_way_;
     }

@@ -101,6 +101,9 @@ class Rail {
                                             std::shared_ptr<fabric::Processes> processes,
                                             Owned& owned);
 
+  /// The engine goes first: until then what peers write still lands in stages.
+  ~Rail() { engine_.reset(); }
+
   const std::string& provider() const { return provider_; }
   /// The address that other processes pass to Rail::dial.
   std::vector<std::byte> address() const;

@@ -3,6 +3,7 @@
 
   python_test.py SOURCE-FOLDER LIBRARY
 """
+import contextlib
 import ctypes
 import json
 import mmap
@@ -234,6 +235,37 @@ class Moves(unittest.TestCase):
         with self.assertRaises(transfer.Error):
             engine.name()
 
+    def test_a_signals_handler_closes_what_its_thread_calls(self):
+        engine = opened()
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, lambda *_: engine.close()))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(transfer.Error):
+            engine.next_notification(LIMIT_S)
+        with self.assertRaisesRegex(transfer.Error, "closed"):
+            engine.name()
+
+    def test_closing_that_is_interrupted_is_done_again(self):
+        engine, is_over = opened(), threading.Event()
+        kept = set()
+        engine.keep(kept)
+        name = engine.name()
+        with mock.patch.object(transfer, "_call", lambda *_: is_over.wait(LIMIT_S)):
+            caller = threading.Thread(target=engine._call, args=("name",))
+            caller.start()
+            self.addCleanup(is_over.set)
+            time.sleep(0.1)
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.default_int_handler))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(KeyboardInterrupt):
+            engine.close()
+        self.assertIn(kept, engine._handle.kept)
+        self.engine.close_segment(self.engine.open_segment(name, LIMIT_S))  # it is there yet
+        is_over.set()
+        engine.close()
+        caller.join(LIMIT_S)
+        with self.assertRaises(transfer.Error):
+            self.engine.open_segment(name, 1)
+
     def test_a_child_cannot_use_it_and_ends(self):
         child = os.fork()
         if child == 0:
@@ -375,6 +407,34 @@ class Door(unittest.TestCase):
 
 
 class Exit(unittest.TestCase):
+    def test_who_closes_while_others_write_its_files_ends_well(self):
+        program = '''
+import sys
+from braid import transfer
+engine = transfer.Transfer(listen="127.0.0.1:0", addresses=("127.0.0.1",), providers=("tcp;ofi_rxm",))
+engine.export_folder("folder", sys.argv[1], transfer.MAY_WRITE)
+print(engine.name(), flush=True)
+sys.stdin.readline()
+engine.close()
+'''
+        environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+        for turn in range(4):
+            with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as writers:
+                owner = subprocess.Popen([sys.executable, "-c", program, folder], env=environment, text=True,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                name = owner.stdout.readline().strip()
+                for number in range(4):
+                    engine = writers.enter_context(opened(providers=("tcp;ofi_rxm",)))
+                    here = engine.allocate_memory(16 * SIZE, 0)[0]
+                    segment = engine.open_segment(name, LIMIT_S)
+                    file = engine.open_file(segment, f"folder/{number}", transfer.MAY_WRITE, LIMIT_S)
+                    offsets = range(0, 16 * SIZE, SIZE)
+                    for _ in range(4):
+                        engine.submit(file, transfer.WRITE, [here + at for at in offsets], list(offsets), [SIZE] * 16)
+                time.sleep(0.01 * turn)
+                owner.communicate("close\n", timeout=LIMIT_S)
+                self.assertEqual(owner.returncode, 0)
+
     def test_threads_that_still_call_do_not_end_it_otherwise(self):
         program = '''
 import threading, time
