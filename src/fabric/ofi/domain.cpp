@@ -236,9 +236,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   if (is_text ? address.empty() || address.back() != std::byte{0}
               : address.size() != station_.name.size())
     return Status::error("this is no address of " + traits_.provider);
-  if (quirks_.has_doorbells && is_closed_to_us(address))
-    return Status::error(traits_.provider + ": the peer is another user's process",
-                         "Run both as one user, or use another provider of libfabric");
+  if (quirks_.has_doorbells) BRAID_TRY(check_file(address));
   if (quirks_.peers_max > 0 && peers_.count() + connects_ >= quirks_.peers_max)
     return no_place(traits_.provider, quirks_.peers_max);
   ++connects_;

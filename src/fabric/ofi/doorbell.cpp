@@ -67,14 +67,22 @@ std::string file_of(Bytes endpoint) {
 
 std::string endpoint_of(std::string_view file) { return std::string(kScheme).append(file); }
 
-bool is_closed_to_us(Bytes endpoint) {
+Status check_file(Bytes endpoint) {
   const std::string file = file_of(endpoint);
-  if (file.empty()) return false;
+  if (file.empty()) return {};
   const int descriptor = open(std::string(kFolder).append(file).c_str(),
                               O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
-  if (descriptor < 0) return errno == EACCES || errno == EPERM;
-  close(descriptor);
-  return false;
+  if (descriptor >= 0) {
+    close(descriptor);
+    return {};
+  }
+  if (errno == EACCES || errno == EPERM)
+    return Status::error("shm: the peer is another user's process",
+                         "Run both as one user, or use another provider of libfabric");
+  if (errno == ENOENT)
+    return Status::error("shm: the peer's engine is closed, or its process has ended",
+                         "Connect to an engine that runs");
+  return {};
 }
 
 Doorbell::~Doorbell() {

@@ -23,9 +23,10 @@ namespace braid::fabric::ofi {
 std::string file_of(Bytes endpoint);
 /// The other way round.
 std::string endpoint_of(std::string_view file);
-/// Whether the file is one that this process may not open: another user's. libfabric would use it
-/// all the same, and the process would end there.
-bool is_closed_to_us(Bytes endpoint);
+/// An error if this process cannot open the file: another user's, or one that is gone. libfabric
+/// would use it all the same, and the process would end there, or at a later peer, which libfabric
+/// gives the same place.
+Status check_file(Bytes endpoint);
 
 /// The doorbell of a domain. If the socket cannot be made, nobody can ring.
 class Doorbell {

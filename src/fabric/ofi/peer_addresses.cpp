@@ -6,26 +6,25 @@ namespace braid::fabric::ofi {
 
 Result<fi_addr_t> PeerAddresses::add(const Provider& provider, const Station& station,
                                      Bytes address) {
-  const auto [found, is_new] = places_.try_emplace({address.begin(), address.end()});
-  Place& known = found->second;
+  const auto [known, is_new] =
+      places_.try_emplace({address.begin(), address.end()}, FI_ADDR_UNSPEC);
   if (is_new) {
     const int count =
-        fi_av_insert(station.addresses.get(), address.data(), 1, &known.place, 0, nullptr);
+        fi_av_insert(station.addresses.get(), address.data(), 1, &known->second, 0, nullptr);
     if (count != 1) {
-      places_.erase(found);
+      places_.erase(known);
       return provider.failure("the peer's address is refused", count < 0 ? count : -FI_EINVAL);
     }
-    by_place_[known.place] = found;
   }
-  ++known.users;
-  return known.place;
+  ++users_[known->second];
+  return known->second;
 }
 
 void PeerAddresses::remove(const Station& station, fi_addr_t place) {
-  const auto found = by_place_.find(place);
-  if (--found->second->second.users > 0) return;
-  places_.erase(found->second);
-  by_place_.erase(found);
+  const auto users = users_.find(place);
+  if (--users->second > 0) return;
+  users_.erase(users);
+  std::erase_if(places_, [&](const auto& known) { return known.second == place; });
   fi_av_remove(station.addresses.get(), &place, 1, 0);
 }
 

@@ -1,7 +1,8 @@
 // The addresses of peers in libfabric's table of them (an address vector). libfabric's shm has one
 // place for an address, however often it is added, and forgets it when it is first removed: a
 // posting to another peer with that address would then end the process. So an address that several
-// peers have is added once, and removed with the last of them.
+// peers have is added once, and removed with the last of them. Addresses whose files are gone share
+// a place too, which is removed with the last of all their peers.
 #pragma once
 
 #include <rdma/fi_domain.h>
@@ -23,14 +24,8 @@ class PeerAddresses {
   void remove(const Station& station, fi_addr_t place);
 
  private:
-  struct Place {
-    fi_addr_t place = FI_ADDR_UNSPEC;
-    size_t users = 0;
-  };
-  using Places = std::map<std::vector<std::byte>, Place>;
-
-  Places places_;  // by address
-  std::unordered_map<fi_addr_t, Places::iterator> by_place_;
+  std::map<std::vector<std::byte>, fi_addr_t> places_;  // by address
+  std::unordered_map<fi_addr_t, size_t> users_;         // by place
 };
 
 }  // namespace braid::fabric::ofi
