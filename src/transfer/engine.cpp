@@ -1,8 +1,6 @@
 // Engine: memory, peers and their ways. Requests are in batches.cpp.
 #include "transfer/engine.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -20,20 +18,11 @@ constexpr double kStorageGbps = 2;
 constexpr double kStorageLatencyUs = 100;
 constexpr double kRailGbpsMax = 1000;  // the limit for what a peer claims
 constexpr size_t kPeersMax = 4096;
-
 constexpr double kCopyGbps = 25;
 constexpr double kCopyLatencyUs = 10;
 
 bool is_of_this_host(const fabric::Origin& here, const fabric::Origin& there) {
   return here.boot == there.boot && here.boot != decltype(here.boot){};
-}
-
-void wait_for_all(FileJobs& jobs) {
-  constexpr int kLimitMs = 10;
-  while (jobs.under_way() > 0) {
-    pollfd told{jobs.descriptor(), POLLIN, 0};
-    if (!jobs.step() && jobs.arm()) (void)poll(&told, 1, kLimitMs);
-  }
 }
 
 }  // namespace
@@ -57,9 +46,8 @@ Engine::Engine(std::unique_ptr<Owned> owned, std::vector<std::unique_ptr<Rail>> 
 
 /// What moves bytes through the engine's own memory ends before the memory is freed.
 Engine::~Engine() {
-  if (owned_->gpu == nullptr) return;
-  owned_->gpu->wait_for_all();
-  wait_for_all(*owned_->jobs);
+  if (owned_->gpu != nullptr) owned_->gpu->wait_for_all();
+  owned_->jobs->wait_for_all();
 }
 
 Description Engine::describe() const {

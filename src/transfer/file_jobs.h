@@ -1,6 +1,6 @@
 // Asynchronous reads and writes of files: by io_uring, or, if the kernel refuses that, by pread and
 // pwrite in threads. A short read or write is continued until all bytes of its job are moved or the
-// file ends. Not synchronised; nothing blocks.
+// file ends. Not synchronised; nothing blocks but wait_for_all.
 #pragma once
 
 #include <sys/resource.h>
@@ -33,6 +33,8 @@ class FileJobs {
   /// True: every job that ends from now on makes the descriptor readable. False: step first.
   virtual bool arm() = 0;
   virtual size_t under_way() const = 0;
+  /// Returns once all have ended, and `ended` of each was called.
+  void wait_for_all();
 };
 
 /// Whether this process may write a file up to there (`ulimit -f`). Who starts a job that writes

@@ -149,9 +149,4 @@ class Ring final : public FileJobs {
 
 std::unique_ptr<FileJobs> open_ring() { return Ring::open(); }
 
-std::unique_ptr<FileJobs> open_file_jobs() {
-  std::unique_ptr<FileJobs> ring = open_ring();
-  return ring != nullptr ? std::move(ring) : open_threads();
-}
-
 }  // namespace braid::transfer
