@@ -199,9 +199,9 @@ class _Handle:
                 self._is_closing = True
                 self._changed.wait_for(lambda: not self._is_used_by_others())
         engine, self.engine.value = self.engine.value, None
-        if engine:
+        if engine:  # else another thread closes it
             _library.braid_transfer_close(ctypes.c_void_p(engine))
-        self.kept.clear()
+            self.kept.clear()
 
     def _is_used_by_others(self):
         return any(thread != threading.get_ident() for thread in list(self._calls))
