@@ -8,7 +8,8 @@
 
 Both say where they are on a line of JSON, and obey lines on standard input: `deny` refuses this process
 copies from and to others' memory from then on (by seccomp), as if libfabric's shm had died; `cpu` says
-CPU seconds, and `report`, of the initiator, also how many slices it has posted, and what a report takes. With `--hold` the initiator moves one batch, and no more until it reads `go`, whose time it says.
+CPU seconds; `report`, of the initiator, also how many slices it has posted, and what a report takes. With
+`--hold` the initiator moves one batch, and no more until it reads `go`, whose time it says.
 It ends with a line of JSON: throughput, times of batches and of urgent reads of
 4 KiB, failures, and `samples`: for each moment the bytes that each way has delivered so far.
 

@@ -1,7 +1,6 @@
 // shm: an address of a process that has ended, as a directory may still have it. libfabric would
 // keep a place for it, which the next peer gets too.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include "fabric/two_processes.h"
 

@@ -245,15 +245,20 @@ class Moves(unittest.TestCase):
             engine.name()
 
     def test_closing_that_is_interrupted_is_done_again(self):
-        engine, is_over = opened(), threading.Event()
+        engine, has_begun, is_over = opened(), threading.Event(), threading.Event()
+        self.addCleanup(is_over.set)
+
+        def long_call(*_):
+            has_begun.set()
+            is_over.wait(LIMIT_S)
+
         kept = set()
         engine.keep(kept)
         name = engine.name()
-        with mock.patch.object(transfer, "_call", lambda *_: is_over.wait(LIMIT_S)):
+        with mock.patch.object(transfer, "_call", long_call):
             caller = threading.Thread(target=engine._call, args=("name",))
             caller.start()
-            self.addCleanup(is_over.set)
-            time.sleep(0.1)
+            self.assertTrue(has_begun.wait(LIMIT_S))
         self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, signal.default_int_handler))
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with self.assertRaises(KeyboardInterrupt):
