@@ -117,6 +117,13 @@ struct Completion {
   uint32_t slices = 1;  ///< of all writes that brought this immediate
 };
 
+/// Messages from outside that a domain has dropped.
+struct Rejections {
+  uint64_t malformed = 0;
+  uint64_t unauthenticated = 0;  ///< not sealed with the secret
+  uint64_t replayed = 0;         ///< had come before
+};
+
 class Domain {
  public:
   static constexpr uint64_t kGatheredBytesMax = 256 << 10;
@@ -197,6 +204,9 @@ class Domain {
   /// The last `poll` has copied bytes itself. The next one may go on with that, even if the last
   /// one has returned 0.
   virtual bool has_copied() const { return false; }
+
+  /// Of messages between domains, which no user of them sees.
+  virtual Rejections rejections() const { return {}; }
 
   /// Readable once `poll` may have something to do. -1: there is no such descriptor; poll now and
   /// then. The domain owns it.

@@ -211,7 +211,7 @@ class Engine final : private Worker::Listener {
   /// The driver of the engine takes the events out.
   Completions& completions() { return completions_; }
 
-  const EngineStatistics& statistics() const { return statistics_; }
+  EngineStatistics statistics() const;
   /// Memory that is granted and quarantined now.
   uint64_t quarantined_bytes() const;
   const Secret& secret() const { return options_.secret; }
@@ -233,13 +233,16 @@ class Engine final : private Worker::Listener {
   bool arm();
 
  private:
+  using PeerWindow = ReplayWindow<1 << 15>;  // 4 KiB
+  // All that wait for a peer may overtake one that a silent rail holds.
+  static_assert(PeerWindow::kMessages > EngineOptions::kQueuedMax);
   struct Peer {
     uint64_t engine = 0;
     uint16_t version = kVersion;  // that both speak
     uint64_t session = 0;         // our number of this connection
     uint64_t their_session = 0;   // 0: not known yet
     uint64_t sequence = 0;        // of the last message to it
-    ReplayWindow heard;
+    PeerWindow heard;
     Pulse pulse;
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;

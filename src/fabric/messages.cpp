@@ -7,9 +7,6 @@
 
 namespace braid::fabric {
 
-// All that wait for a peer may overtake one that a silent rail holds.
-static_assert(ReplayWindow::kMessages > EngineOptions::kQueuedMax);
-
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   const Peer* peer = find_live(id);
   if (peer == nullptr || peer->has_ended) return;

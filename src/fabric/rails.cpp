@@ -40,6 +40,17 @@ std::vector<RailStatistics> Engine::rails() const {
   return all;
 }
 
+EngineStatistics Engine::statistics() const {
+  EngineStatistics all = statistics_;
+  for (size_t rail = 0; rail < retired_.size(); ++rail) {
+    const Rejections rejected = worker_.rail(rail).rejections();
+    all.malformed += rejected.malformed;
+    all.unauthenticated += rejected.unauthenticated;
+    all.replayed += rejected.replayed;
+  }
+  return all;
+}
+
 std::vector<PeerStatistics> Engine::peers() const {
   std::unordered_map<uint64_t, uint64_t> quarantined_bytes;  // by peer
   for (const auto& [number, grant] : grants_)

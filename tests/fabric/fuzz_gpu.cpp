@@ -18,6 +18,7 @@
 #include "fabric/local/parts.h"
 #include "fabric/staged/domain.h"
 #include "fabric/staged/records.h"
+#include "fabric/staged/sealing.h"
 #include "fabric/wires.h"
 
 namespace {
@@ -121,10 +122,11 @@ class StagedStage {
     for (uint64_t changes = random.between(0, 4); changes > 0; --changes)
       alter(input, corpus_, random);
     const Bytes bytes = bytes_of(input);
-    if (const auto version = staged::version_of(bytes)) (void)staged::read_message(bytes, *version);
+    if (staged::version_of(bytes)) (void)staged::read_message(bytes);
     if (bytes.size() <= kAddressBytesMax)
       if (const auto peer = owner_->connect(bytes); peer.ok()) owner_->disconnect(peer.value());
-    send(bytes.first(std::min(bytes.size(), memory_.size())));
+    send(bytes.first(std::min(bytes.size(), memory_.size() - staged::kTrailerBytes)),
+         random.below(8) != 0);
     if (++inputs_ % 500 == 0) honest_.check([&] { look_at_owner(); });
   }
 
@@ -147,7 +149,10 @@ class StagedStage {
   void receive(uint64_t buffer) {
     (void)owner_->post_receive(0, MutableBytes(received_).subspan(buffer * kBytes, kBytes), buffer);
   }
-  void send(Bytes bytes) {
+  /// Behind a right seal its bytes are read further than without.
+  void send(Bytes altered, bool is_sealed) {
+    std::vector<std::byte> bytes(altered.begin(), altered.end());
+    if (is_sealed) sealing_.seal(bytes, place_of_owner_, 1, ++sequence_);
     std::copy(bytes.begin(), bytes.end(), memory_.begin());
     bool is_posted = false, has_ended = false;
     for (int look = 0; look < 200 && !has_ended; ++look) {
@@ -171,8 +176,11 @@ class StagedStage {
   std::vector<std::byte> memory_ = std::vector<std::byte>(kBytes);
   std::vector<std::byte> received_ = std::vector<std::byte>(kBuffers * kBytes);
   uint32_t region_ = liar_->add_region(memory_, Access::kLocal).value();
-  uint32_t to_owner_ =
-      liar_->connect(staged::read_address(owner_->address()).value().place).value();
+  const std::vector<std::byte> place_of_owner_ =
+      staged::read_address(owner_->address()).value().place;
+  uint32_t to_owner_ = liar_->connect(place_of_owner_).value();
+  staged::Sealing sealing_{{}, liar_->address()};
+  uint64_t sequence_ = 0;
   RemoteRange range_ =
       owner_->remote_range(owner_->add_region(target_->bytes(), Access::kRemoteWrite).value());
   uint32_t to_writer_ = owner_->connect(writer_->address()).value();

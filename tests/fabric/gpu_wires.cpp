@@ -155,7 +155,7 @@ class StagedWire final : public Wire {
   StagedWire(std::unique_ptr<Wire> wire, bool from_gpu, bool to_gpu)
       : wire_(std::move(wire)), is_gpu_{from_gpu, to_gpu} {}
   std::unique_ptr<Domain> open(int side) override {
-    return staged::stage(wire_->open(side)).value();
+    return staged::stage(wire_->open(side), {.secret = secret_}).value();
   }
   /// Copies take real time, in which nothing else need happen.
   void pass_time() override {
@@ -177,6 +177,7 @@ class StagedWire final : public Wire {
   Server server_;
   std::unique_ptr<Wire> wire_;
   bool is_gpu_[2];
+  const Secret secret_ = Secret::of(some_bytes(32, 3)).value();
   uint64_t looks_ = 0;
 };
 

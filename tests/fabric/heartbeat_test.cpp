@@ -33,14 +33,15 @@ TEST(Heartbeat, WhileThisProcessIsStoppedNobodyIsSilent) {
 }
 
 TEST(ReplayWindow, EachMessageCountsOnceInAnyOrder) {
-  ReplayWindow window;
+  constexpr uint64_t kMessages = 1000;
+  ReplayWindow<kMessages> window;
   for (const uint64_t sequence : {3, 1, 2, 700, 5}) EXPECT_TRUE(window.accept(sequence));
   for (const uint64_t sequence : {3, 1, 2, 700, 5, 0}) EXPECT_FALSE(window.accept(sequence));
   EXPECT_TRUE(window.accept(1'000'000));
   EXPECT_FALSE(window.accept(1'000'000));
   EXPECT_FALSE(window.accept(700)) << "too old to tell";
   EXPECT_TRUE(window.accept(999'999));
-  EXPECT_TRUE(window.accept(1'000'000 + ReplayWindow::kMessages - 1));
+  EXPECT_TRUE(window.accept(1'000'000 + kMessages - 1));
   EXPECT_FALSE(window.accept(1'000'000));
   EXPECT_FALSE(window.accept(999'999));
 }

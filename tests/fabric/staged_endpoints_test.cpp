@@ -62,7 +62,7 @@ TEST_F(StagedEndpointsTest, AfterAPieceHasFailedTheNextRingTakesTheFirstAlone) {
 
 TEST(StagedDoors, DoorsForHostMemoryLeaveTheRingsTheirPlaces) {
   const auto wire = kind_named("simulated_endpoints", test::host_wire_kinds()).make();
-  const auto domain = staged::stage(wire->open(0), 1).value();
+  const auto domain = staged::stage(wire->open(0), {.wide_max = 1}).value();
   const uint32_t first = domain->open_door().value(), second = domain->open_door().value();
   EXPECT_EQ(domain->further_door_addresses(first).size(), domain->traits().endpoints - 1);
   EXPECT_EQ(domain->further_door_addresses(second).size(), 0u);

@@ -1,152 +1,11 @@
-// A staged domain, and somebody who makes up messages of its kind.
-#include <gtest/gtest.h>
-
-#include <unistd.h>
-
+// What somebody who lies can do to a staged domain: nothing to its peers.
 #include <cstring>
-#include <optional>
 
-#include "fabric/sim/network.h"
-#include "fabric/staged/domain.h"
 #include "fabric/staged/limits.h"
-#include "fabric/staged/records.h"
-#include "fabric/wires.h"
-#include "simulation/simulation.h"
-#include "support/server.h"
+#include "fabric/staged_liar.h"
 
 namespace braid::fabric {
 namespace {
-
-using staged::Kind;
-using staged::Record;
-
-/// Where it is told things.
-std::vector<std::byte> place_of(const Domain& domain) {
-  return staged::read_address(domain.address()).value().place;
-}
-
-/// A wire without a staged domain in front, which says what it is told to.
-class Liar {
- public:
-  Liar(std::unique_ptr<Domain> wire, const Domain& victim) : wire_(std::move(wire)) {
-    region_ = wire_->add_region(memory_, Access::kLocal).value();
-    peer_ = wire_->connect(place_of(victim)).value();
-  }
-  Domain& wire() { return *wire_; }
-  /// False: there is no room now.
-  bool say(const std::vector<Record>& records, Bytes address = {}) {
-    std::vector<std::byte> message;
-    staged::append_mark(message);
-    for (const Record& record : records) staged::append(message, record);
-    message.insert(message.end(), address.begin(), address.end());
-    if (is_sending_) return false;
-    std::copy(message.begin(), message.end(), memory_.begin());
-    is_sending_ = wire_->post_send(peer_, region_, Bytes(memory_).first(message.size()), kSend);
-    return is_sending_;
-  }
-  /// Takes messages from now on.
-  void listen() {
-    for (size_t i = 0; i < kBuffers; ++i) (void)wire_->post_receive(region_, buffer(i), i);
-  }
-  void look() {
-    Completion completions[16];
-    for (size_t i = 0, count = wire_->poll(completions); i < count; ++i) {
-      const Completion& completion = completions[i];
-      if (completion.event == Event::kPosted) is_sending_ = false;
-      if (completion.event != Event::kReceived) continue;
-      const MutableBytes come = buffer(completion.context);
-      const Bytes bytes = come.first(completion.size_bytes);
-      if (const auto message = staged::read_message(bytes, staged::version_of(bytes).value()))
-        heard.insert(heard.end(), message->records.begin(), message->records.end());
-      (void)wire_->post_receive(region_, come, completion.context);
-    }
-  }
-  std::optional<Record> heard_of(Kind kind) const {
-    for (const Record& record : heard)
-      if (record.kind == kind) return record;
-    return std::nullopt;
-  }
-
-  std::vector<Record> heard;
-
- private:
-  static constexpr size_t kBuffers = 4, kBytes = 8192;
-  static constexpr uint64_t kSend = 1000;
-  MutableBytes buffer(size_t index) {
-    return MutableBytes(memory_).subspan((index + 1) * kBytes, kBytes);
-  }
-  std::unique_ptr<Domain> wire_;
-  std::vector<std::byte> memory_ = std::vector<std::byte>((kBuffers + 1) * kBytes);
-  uint32_t region_ = 0;
-  uint32_t peer_ = 0;
-  bool is_sending_ = false;
-};
-
-class StagedLiesTest : public braid::test::ServerTest {
- protected:
-  void SetUp() override {
-    ServerTest::SetUp();
-    for (int host = 0; host < 2; ++host) network_.add_host([] {});
-    owner_ = open_staged(1);
-    use_gpu(1);
-    memory_ = std::make_unique<braid::test::DeviceBuffer>(driver(), kBytes);
-    const MutableBytes bytes{reinterpret_cast<std::byte*>(memory_->at()), kBytes};
-    into_ = owner_->remote_range(owner_->add_region(bytes, Access::kRemoteWrite).value());
-  }
-  std::unique_ptr<Domain> open_wire(int host) { return network_.open_domain(host, ++places_); }
-  std::unique_ptr<Domain> open_staged(int host) { return staged::stage(open_wire(host)).value(); }
-
-  bool wait(const std::function<bool()>& until) {
-    for (test::Patience patience(100'000); !patience.is_over();)
-      if (look(until)) return true;
-    return false;
-  }
-  bool look(const std::function<bool()>& until) {
-    if (until()) return true;
-    Completion completions[16];
-    owner_->poll(completions);
-    if (++looks_ % 8 == 0) usleep(1);
-    if (!simulation_.step(simulation::kForever - 1))
-      simulation_.advance_clock(simulation_.now() + simulation::from_us(1));
-    return false;
-  }
-  void say(Liar& liar, const std::vector<Record>& records, Bytes address = {}) {
-    ASSERT_TRUE(wait([&] {
-      liar.look();
-      return liar.say(records, address);
-    }));
-  }
-
-  void expect_a_write_lands(Domain& writer) {
-    expect_a_write_lands(writer, writer.connect(owner_->address()).value(), [] {});
-  }
-  void expect_a_write_lands(Domain& writer, uint32_t peer, const std::function<void()>& meanwhile) {
-    std::vector<std::byte> source(100, std::byte{5});
-    Write write;
-    write.peer = peer;
-    write.region = writer.add_region(source, Access::kLocal).value();
-    write.source = source;
-    write.target_address = into_.base;
-    write.target_key = into_.key;
-    ASSERT_TRUE(writer.post_write(write));
-    meanwhile();
-    std::optional<bool> ended;
-    ASSERT_TRUE(wait([&] {
-      Completion completion;
-      if (writer.poll({&completion, 1}) > 0) ended = completion.ok;
-      return ended.has_value();
-    }));
-    EXPECT_TRUE(*ended);
-  }
-
-  static constexpr uint64_t kBytes = 4096;
-  simulation::Simulation simulation_{{}};
-  sim::Network network_{simulation_, 17, {}};
-  uint64_t places_ = 0, looks_ = 0;
-  std::unique_ptr<Domain> owner_;
-  std::unique_ptr<braid::test::DeviceBuffer> memory_;
-  RemoteRange into_;
-};
 
 TEST_F(StagedLiesTest, StrangersTakeNoRingFromAPeer) {
   Liar liar(open_wire(0), *owner_);
@@ -283,7 +142,7 @@ TEST_F(StagedLiesTest, ARingWithoutRoomForAPieceIsLeft) {
   ASSERT_TRUE(wait([&] { return look_at_both(), owner.heard_of(Kind::kGreeting).has_value(); }));
   std::vector<std::byte> door;
   const Bytes address = owner.wire().address();
-  staged::append_addresses(door, staged::kVersions.newest, {&address, 1});
+  staged::append_addresses(door, {&address, 1});
   say(owner,
       {{.kind = Kind::kRing,
         .session = owner.heard_of(Kind::kGreeting)->number,

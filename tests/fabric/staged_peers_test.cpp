@@ -214,15 +214,15 @@ TEST_F(StagedEnginesTest, APeerWithoutACommonVersionIsRefusedAtOnce) {
   std::vector<std::byte>& name = later.rails[0].name;
   const auto refusal = [&](const std::string& theirs) {
     return "the peer stages memory of GPUs by " + theirs +
-           ", and this engine by versions 4 to 5. Use the same version of braid on both sides";
+           ", and this engine by versions 5 to 6. Use the same version of braid on both sides";
   };
   const auto said = [&] { return writer().connect(later, in(20)).status().message(); };
-  name[kVersionAt] = std::byte{6};
-  name[kEarlierAt] = std::byte{0};
-  EXPECT_EQ(said(), refusal("version 6"));
   name[kVersionAt] = std::byte{7};
+  name[kEarlierAt] = std::byte{0};
+  EXPECT_EQ(said(), refusal("version 7"));
+  name[kVersionAt] = std::byte{8};
   name[kEarlierAt] = std::byte{1};
-  EXPECT_EQ(said(), refusal("versions 6 to 7"));
+  EXPECT_EQ(said(), refusal("versions 7 to 8"));
   name[kVersionAt] = std::byte{3};
   name[kEarlierAt] = std::byte{9};
   EXPECT_FALSE(writer().connect(later, in(20)).ok()) << "versions 250 to 3 are none";
@@ -236,18 +236,23 @@ TEST_F(StagedTest, TheVersionsBesideThisOneAreSpokenTo) {
   const auto source = wire_->memory(0, 1000), target = wire_->memory(1, 1000);
   const uint32_t from = writer_->add_region(source->bytes(), Access::kLocal).value();
   const uint32_t into = owner_->add_region(target->bytes(), Access::kRemoteWrite).value();
-  for (const uint8_t newest : {uint8_t{4}, uint8_t{6}}) {
+  const auto with_version = [](Bytes address, uint8_t newest) {
+    std::vector<std::byte> changed(address.begin(), address.end());
+    changed[6] = std::byte{newest};
+    changed[7] = std::byte{newest == 5 ? uint8_t{0} : uint8_t{1}};
+    return changed;
+  };
+  for (const uint8_t newest : {uint8_t{5}, uint8_t{7}}) {
     const auto bytes = some_bytes(1000, newest);
     source->put(bytes);
-    std::vector<std::byte> address(owner_->address().begin(), owner_->address().end());
-    address[6] = std::byte{newest};
-    address[7] = std::byte{newest == 4 ? uint8_t{0} : uint8_t{1}};
-    peer_ = writer_->connect(address).value();
+    const uint32_t back = owner_->connect(with_version(writer_->address(), newest)).value();
+    peer_ = writer_->connect(with_version(owner_->address(), newest)).value();
     post(from, source->bytes(), owner_->remote_range(into), 0, newest);
     ASSERT_TRUE(wait([&] { return ended_.count(newest) == 1 && immediates_[newest] == 1; }));
     EXPECT_TRUE(ended_[newest]);
     EXPECT_EQ(target->get(), bytes);
     writer_->disconnect(peer_);
+    owner_->disconnect(back);
   }
 }
 

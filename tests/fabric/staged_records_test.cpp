@@ -11,12 +11,12 @@ namespace {
 
 using Addresses = std::vector<std::vector<std::byte>>;
 
-std::vector<std::byte> message_of(const Addresses& addresses, uint8_t version) {
+std::vector<std::byte> message_of(const Addresses& addresses) {
   std::vector<std::byte> message;
-  append_mark(message, version);
+  append_mark(message);
   append(message, {.kind = Kind::kRing, .ok = true, .session = 7});
   const std::vector<Bytes> all(addresses.begin(), addresses.end());
-  append_addresses(message, version, all);
+  append_addresses(message, all);
   return message;
 }
 
@@ -28,22 +28,17 @@ Addresses some_addresses(size_t count, size_t size_bytes) {
 
 TEST(StagedRecords, ARingNamesItsDoorAtAllEndpoints) {
   const Addresses all = some_addresses(kEndpointsMax, 60);
-  EXPECT_EQ(read_message(message_of(all, 5), 5)->addresses, all);
-}
-
-TEST(StagedRecords, AnOlderPeerIsToldOfTheFirstEndpointAlone) {
-  const Addresses all = some_addresses(3, 60);
-  EXPECT_EQ(read_message(message_of(all, 4), 4)->addresses, some_addresses(1, 60));
+  EXPECT_EQ(read_message(message_of(all))->addresses, all);
 }
 
 TEST(StagedRecords, AListThatIsCutOrTooLongIsRefused) {
-  const std::vector<std::byte> whole = message_of(some_addresses(2, 60), 5);
+  const std::vector<std::byte> whole = message_of(some_addresses(2, 60));
   const size_t first = kMarkBytes + kRecordBytes, second = first + 61;
   for (size_t size_bytes = first; size_bytes < whole.size(); ++size_bytes)
-    EXPECT_EQ(read_message(Bytes(whole).first(size_bytes), 5).has_value(), size_bytes == second)
+    EXPECT_EQ(read_message(Bytes(whole).first(size_bytes)).has_value(), size_bytes == second)
         << size_bytes;
-  EXPECT_FALSE(read_message(message_of(some_addresses(kEndpointsMax + 1, 1), 5), 5));
-  EXPECT_FALSE(read_message(message_of({{}}, 5), 5)) << "an address without bytes";
+  EXPECT_FALSE(read_message(message_of(some_addresses(kEndpointsMax + 1, 1))));
+  EXPECT_FALSE(read_message(message_of({{}}))) << "an address without bytes";
 }
 
 }  // namespace

@@ -47,11 +47,12 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
 }  // namespace
 
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
-                                          const EndpointCount& counts, bool has_gpu_memory) {
+                                          const EndpointCount& counts, bool has_gpu_memory,
+                                          const Secret& secret) {
   BRAID_LET(wire, open_endpoints(quirks, address, counts));
   if (!has_gpu_memory) return std::move(wire);
   const size_t doors = doors_at_all_endpoints(counts.room, wire->traits().endpoints);
-  return staged::stage(std::move(wire), doors / 2);
+  return staged::stage(std::move(wire), {secret, doors / 2});
 }
 
 }  // namespace braid::fabric

@@ -9,12 +9,14 @@
 #include "fabric/domain.h"
 #include "fabric/library/endpoint_count.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/seal.h"
 
 namespace braid::fabric {
 
 /// `has_gpu_memory`: it carries GPU memory too, through host memory, since no provider here can
-/// access it.
+/// access it; `secret` then seals what both ends say of it.
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
-                                          const EndpointCount& counts, bool has_gpu_memory);
+                                          const EndpointCount& counts, bool has_gpu_memory,
+                                          const Secret& secret);
 
 }  // namespace braid::fabric

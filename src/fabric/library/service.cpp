@@ -33,7 +33,7 @@ int kind_of(About about) {
   return 0;
 }
 
-Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
+Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options, const Secret& secret,
                                           const EndpointCount& counts, const std::string& address) {
   if (options.provider == "local") return local::open_domain();
   if (!options.provider.empty()) {
@@ -41,12 +41,12 @@ Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options,
     if (quirks == nullptr)
       return Status::error("braid does not know the provider '" + options.provider + "'",
                            "`braid fabric doctor` lists those that it knows");
-    return open_wire(*quirks, address, counts, options.has_gpu_memory);
+    return open_wire(*quirks, address, counts, options.has_gpu_memory, secret);
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
     if (quirks->takes_device) continue;  // by its name alone
-    opened = open_wire(*quirks, address, counts, options.has_gpu_memory);
+    opened = open_wire(*quirks, address, counts, options.has_gpu_memory, secret);
     if (opened.ok()) break;
   }
   return opened;
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   BRAID_LET(counts, endpoint_count(choice.value().addresses.size(), nics));
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, counts, address);
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, secret.value(), counts, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }

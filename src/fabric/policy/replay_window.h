@@ -8,11 +8,11 @@
 
 namespace braid::fabric {
 
+/// A message that `kCount` later ones overtake is lost. Takes a bit for each.
+template <uint64_t kCount>
 class ReplayWindow {
  public:
-  /// A message that as many later ones overtake is lost, so it is more than wait on one rail while
-  /// another one delivers. 4 KiB for each peer.
-  static constexpr uint64_t kMessages = 1 << 15;
+  static constexpr uint64_t kMessages = kCount;
 
   /// Sequences count from 1. False: this one has come, or is too old to tell.
   bool accept(uint64_t sequence) {

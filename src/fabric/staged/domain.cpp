@@ -15,16 +15,17 @@
 
 namespace braid::fabric::staged {
 
-Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire, size_t wide_max) {
-  return StagedDomain::open(std::move(wire), wide_max);
+Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire, const Options& options) {
+  return StagedDomain::open(std::move(wire), options);
 }
 
-Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire, size_t wide_max) {
+Result<std::unique_ptr<Domain>> StagedDomain::open(std::unique_ptr<Domain> wire,
+                                                   const Options& options) {
   if (!wire->traits().closing_fences)
     return Status::error(wire->traits().provider +
                          " cannot end the writes of one peer, so rings "
                          "for memory of GPUs could never be used again");
-  std::unique_ptr<StagedDomain> domain(new StagedDomain(std::move(wire), wide_max));
+  std::unique_ptr<StagedDomain> domain(new StagedDomain(std::move(wire), options));
   BRAID_TRY(domain->prepare());
   return std::unique_ptr<Domain>(std::move(domain));
 }
@@ -291,17 +292,20 @@ void StagedDomain::post_receives() {
 }
 
 void StagedDomain::received(uint32_t part, uint64_t size_bytes) {
-  const Bytes bytes =
-      Bytes(receive_memory_)
-          .subspan(part * kMessageBytes, std::min<uint64_t>(size_bytes, kMessageBytes));
+  Bytes bytes = Bytes(receive_memory_)
+                    .subspan(part * kMessageBytes, std::min<uint64_t>(size_bytes, kMessageBytes));
   const std::optional<uint8_t> version = version_of(bytes);
   if (!version) {
     messages_.push_back({part, bytes.size()});
     return match_messages();
   }
   to_receive_.push_back(part);
-  if (const std::optional<Message> message = read_message(bytes, *version))
+  if (*version >= kSealedVersion) bytes = sealing_.open(bytes);
+  if (bytes.empty()) return;
+  if (const std::optional<Message> message = read_message(bytes))
     handle(*message, *version);
+  else
+    sealing_.count_malformed();
 }
 
 void StagedDomain::match_messages() {

@@ -11,11 +11,10 @@
 #include <memory>
 
 #include "fabric/domain.h"
+#include "fabric/staged/options.h"
 
 namespace braid::fabric::staged {
 
-/// `wide_max`: so many peers have a door for host memory at all endpoints of `wire`, and so many
-/// are written to there. The places that are left are those of rings.
-Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire, size_t wide_max = ~size_t{0});
+Result<std::unique_ptr<Domain>> stage(std::unique_ptr<Domain> wire, const Options& options = {});
 
 }  // namespace braid::fabric::staged

@@ -30,6 +30,7 @@ inline constexpr size_t kMessageBytes = kMessageBytesMax;
 inline constexpr uint32_t kReceives = 64;
 inline constexpr uint32_t kSendsOfLine = 2;
 inline constexpr uint64_t kSilencePollsMax = 4096;  // the longest pause after refused messages
+inline constexpr uint64_t kRefusedPolls = 2;        // the pause after a message that found no room
 // Polls in which last messages are tried on a line without users: a peer that is gone may look like
 // a full queue for ever.
 inline constexpr uint64_t kFarewellPollsMax = 1024;

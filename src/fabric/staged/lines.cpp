@@ -87,13 +87,16 @@ bool StagedDomain::talk(uint32_t index) {
     return false;
   Send send{index, line.free.back(), false, {}};
   size_t count = 0;
-  const std::vector<std::byte> message = next_message(line, send, count);
+  std::vector<std::byte> message = next_message(line, send, count);
+  if (line.version >= kSealedVersion)
+    sealing_.seal(message, line.address, line.number, ++line.sequence);
   const MutableBytes buffer =
       MutableBytes(line.memory).subspan(send.part * kMessageBytes, message.size());
   std::copy(message.begin(), message.end(), buffer.begin());
   const uint32_t number = sends_.add(std::move(send));
   if (!wire_->post_send(line.wire, line.region, buffer, own(Own::kSend, number))) {
     sends_.erase(number);
+    line.silent_until = polls_ + kRefusedPolls;
     return false;
   }
   line.free.pop_back();
@@ -126,7 +129,9 @@ std::vector<std::byte> StagedDomain::next_message(const Line& line, Send& send, 
   }
   std::vector<std::byte> message;
   append_mark(message, line.version);
-  for (; count < line.records.size() && message.size() + kRecordBytes <= kMessageBytes; ++count) {
+  for (; count < line.records.size() &&
+         message.size() + kRecordBytes <= kMessageBytes - kTrailerBytes;
+       ++count) {
     const Record& record = line.records[count];
     if (has_address(record)) break;
     append(message, record);
@@ -157,7 +162,7 @@ std::vector<std::byte> StagedDomain::ring_of(const Line& line, Record record) co
   if (!record.ok) return message;
   std::vector<Bytes> doors = wire_->further_door_addresses(visitor->second.door);
   doors.insert(doors.begin(), wire_->door_address(visitor->second.door));
-  append_addresses(message, line.version, doors);
+  append_addresses(message, doors);
   return message;
 }
 
@@ -188,8 +193,27 @@ void StagedDomain::given_back(const Send& send) {
   if (line.has_words() && !std::exchange(line.is_talking, true)) talking_.push_back(send.line);
 }
 
+/// Peers of the version before seals do without. A peer's version is that of its address, which the
+/// user of the domain has authenticated: nobody else can make up such messages in its name.
+bool StagedDomain::may_be_unsealed(const Record& record, const Message& message) {
+  std::optional<uint32_t> line;
+  if (record.kind == Kind::kGreeting) {
+    line = find_line(message.addresses.front());
+  } else if (record.kind == Kind::kRing || record.kind == Kind::kDone) {
+    if (const std::optional<uint32_t> peer = peer_of(record.session)) line = peers_.at(*peer).line;
+  } else if (const auto found = visitors_.find(record.session); found != visitors_.end()) {
+    line = found->second.line;
+  }
+  return line && lines_.at(*line).connections > 0 && lines_.at(*line).version < kSealedVersion;
+}
+
 void StagedDomain::handle(const Message& message, uint8_t version) {
+  const bool is_sealed = version >= kSealedVersion || !sealing_.has_secret();
   for (const Record& record : message.records) {
+    if (!is_sealed && !may_be_unsealed(record, message)) {
+      sealing_.count_unsealed();
+      continue;
+    }
     switch (record.kind) {
       case Kind::kGreeting: handle_greeting(record, message.addresses.front(), version); break;
       case Kind::kRing: handle_ring(record, message.addresses); break;

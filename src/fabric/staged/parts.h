@@ -12,16 +12,18 @@
 
 #include "fabric/domain.h"
 #include "fabric/gpu/lane.h"
-#include "fabric/seal.h"
+#include "fabric/staged/options.h"
 #include "fabric/staged/records.h"
+#include "fabric/staged/sealing.h"
 #include "fabric/staged/span_ring.h"
 #include "fabric/table.h"
+#include "host/random_number.h"
 
 namespace braid::fabric::staged {
 
 class StagedDomain final : public Domain {
  public:
-  static Result<std::unique_ptr<Domain>> open(std::unique_ptr<Domain> wire, size_t wide_max);
+  static Result<std::unique_ptr<Domain>> open(std::unique_ptr<Domain> wire, const Options& options);
   ~StagedDomain() override;
 
   const Traits& traits() const override { return traits_; }
@@ -50,6 +52,7 @@ class StagedDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  Rejections rejections() const override { return sealing_.rejections(); }
 
  private:
   struct Region {
@@ -72,6 +75,8 @@ class StagedDomain final : public Domain {
     std::vector<std::byte> address;
     uint32_t wire = 0;                   // the wire's number of the peer
     uint8_t version = kVersions.newest;  // that it speaks
+    uint64_t number = random_number();   // in the seals of our messages, with
+    uint64_t sequence = 0;               // of the last one
     uint32_t users = 0;                  // connections and visitors
     uint32_t connections = 0;
     uint32_t abandoned = 0;         // of the connections
@@ -172,8 +177,11 @@ class StagedDomain final : public Domain {
     uint32_t region = 0;
   };
 
-  StagedDomain(std::unique_ptr<Domain> wire, size_t wide_max)
-      : wire_(std::move(wire)), traits_(wire_->traits()), wide_max_(wide_max) {
+  StagedDomain(std::unique_ptr<Domain> wire, const Options& options)
+      : wire_(std::move(wire)),
+        traits_(wire_->traits()),
+        wide_max_(options.wide_max),
+        sealing_(options.secret, wire_->address()) {
     traits_.provider += "+gpu";  // both ends have it, or neither
   }
   Status prepare();
@@ -212,6 +220,7 @@ class StagedDomain final : public Domain {
   void said(uint32_t send, bool ok);
   void given_back(const Send& send);
   void handle(const Message& message, uint8_t version);
+  bool may_be_unsealed(const Record& record, const Message& message);
   Result<uint32_t> way_to(uint32_t peer, Bytes door, std::span<const Bytes> further);
   void leave_way(std::optional<uint32_t>& way);
   void close_if_over(uint32_t way);
@@ -260,6 +269,7 @@ class StagedDomain final : public Domain {
   std::vector<std::byte> address_;
   Traits traits_;
   const size_t wide_max_;
+  Sealing sealing_;
   size_t wide_peers_ = 0;
   std::set<uint32_t> wide_doors_;  // of host memory
   std::shared_ptr<gpu::Ended> ended_ = std::make_shared<gpu::Ended>();

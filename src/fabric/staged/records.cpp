@@ -16,9 +16,8 @@ namespace {
 constexpr std::string_view kLetters = "BRFSTG";
 constexpr size_t kVersionAt = 6;
 constexpr size_t kEarlierAt = 7;
-constexpr uint8_t kFurtherAddresses = 5;  // the version that brought lists of addresses
 static_assert(kAddressBytesMax <= 255 &&
-              kMarkBytes + kRecordBytes + kEndpointsMax * (1 + kAddressBytesMax) <=
+              kMarkBytes + kRecordBytes + kEndpointsMax * (1 + kAddressBytesMax) + kTrailerBytes <=
                   kMessageBytesMax);
 static_assert(kLetters.size() == kVersionAt && kMarkBytes == kEarlierAt + 1);
 
@@ -36,10 +35,7 @@ void numbers_of(R& record, const Each& each) {
   each(record.slices);
 }
 
-void append_number(std::vector<std::byte>& message, uint64_t number) {
-  for (size_t i = 0; i < sizeof number; ++i)
-    message.push_back(static_cast<std::byte>(number >> 8 * i));
-}
+}  // namespace
 
 uint64_t read_number(Bytes& rest) {
   uint64_t number = 0;
@@ -47,6 +43,8 @@ uint64_t read_number(Bytes& rest) {
   rest = rest.subspan(sizeof number);
   return number;
 }
+
+namespace {
 
 bool has_mark(Bytes bytes) {
   return bytes.size() >= kMarkBytes &&
@@ -100,6 +98,11 @@ void append_mark(std::vector<std::byte>& message, uint8_t version) {
   message.insert(message.end(), {std::byte{version}, std::byte{0}});
 }
 
+void append_number(std::vector<std::byte>& message, uint64_t number) {
+  for (size_t i = 0; i < sizeof number; ++i)
+    message.push_back(static_cast<std::byte>(number >> 8 * i));
+}
+
 void append(std::vector<std::byte>& message, const Record& record) {
   append_number(message, static_cast<uint64_t>(record.kind) | uint64_t{record.ok} << 8 |
                              uint64_t{record.has_immediate} << 9 |
@@ -107,19 +110,14 @@ void append(std::vector<std::byte>& message, const Record& record) {
   numbers_of(record, [&](uint64_t number) { append_number(message, number); });
 }
 
-void append_addresses(std::vector<std::byte>& message, uint8_t version,
-                      std::span<const Bytes> all) {
-  if (version < kFurtherAddresses) {
-    message.insert(message.end(), all.front().begin(), all.front().end());
-    return;
-  }
+void append_addresses(std::vector<std::byte>& message, std::span<const Bytes> all) {
   for (const Bytes address : all) {
     message.push_back(static_cast<std::byte>(address.size()));
     message.insert(message.end(), address.begin(), address.end());
   }
 }
 
-std::optional<Message> read_message(Bytes bytes, uint8_t version) {
+std::optional<Message> read_message(Bytes bytes) {
   Message message;
   Bytes rest = bytes.subspan(kMarkBytes);
   while (rest.size() >= kRecordBytes) {
@@ -128,7 +126,7 @@ std::optional<Message> read_message(Bytes bytes, uint8_t version) {
     if (record.kind < Kind::kGreeting || record.kind > Kind::kGoodbye) return std::nullopt;
     message.records.push_back(record);
     if (!has_address(record)) continue;
-    const bool is_list = record.kind == Kind::kRing && version >= kFurtherAddresses;
+    const bool is_list = record.kind == Kind::kRing;
     if (message.records.size() != 1) return std::nullopt;
     return read_addresses(rest, is_list, message) ? std::optional(message) : std::nullopt;
   }

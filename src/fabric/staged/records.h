@@ -3,8 +3,9 @@
 //
 // Layout: the mark, which tells these messages from those of the domain's user; then records of
 // kRecordBytes each, little endian. A greeting is alone in its message, followed by the writer's
-// address. A ring record is alone too, followed by the address of its door, and from version 5 on
-// by those of the same door at the wire's further endpoints.
+// address. A ring record is alone too, followed by the address of its door, and by those of the
+// same door at the wire's further endpoints. From version 6 on each message ends with a seal
+// (sealing.h).
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 
 #include "base/status.h"
 #include "fabric/domain.h"
+#include "fabric/seal.h"
 #include "fabric/versions.h"
 
 namespace braid::fabric::staged {
@@ -50,30 +52,34 @@ struct Record {
 
 inline constexpr size_t kRecordBytes = 80;
 inline constexpr size_t kMarkBytes = 8;
+inline constexpr size_t kTrailerBytes = 2 * sizeof(uint64_t) + kSealBytes;
 
 /// The versions that this engine speaks. Each message begins with its version.
-inline constexpr Versions kVersions{.newest = 5, .oldest = 4};
+inline constexpr Versions kVersions{.newest = 6, .oldest = 5};
+inline constexpr uint8_t kSealedVersion = 6;  ///< the version that brought seals
 /// Nothing: the message is not of a staged domain, or is of a version that this engine does not
 /// speak.
 std::optional<uint8_t> version_of(Bytes message);
 void append_mark(std::vector<std::byte>& message, uint8_t version = kVersions.newest);
 void append(std::vector<std::byte>& message, const Record& record);
+void append_number(std::vector<std::byte>& message, uint64_t number);
+/// Takes it from the front of `rest`, which has as many bytes.
+uint64_t read_number(Bytes& rest);
 
 /// The record is alone in its message, with an address.
 constexpr bool has_address(const Record& record) {
   return record.kind == Kind::kGreeting || (record.kind == Kind::kRing && record.ok);
 }
 
-/// Of a door: the address at the wire's first endpoint, then those at the others. In versions
-/// before 5 only the first is said.
-void append_addresses(std::vector<std::byte>& message, uint8_t version, std::span<const Bytes> all);
+/// Of a door: the address at the wire's first endpoint, then those at the others.
+void append_addresses(std::vector<std::byte>& message, std::span<const Bytes> all);
 
-/// The content of a message of that version. `read_message` returns nothing if it is malformed.
+/// The content of a message without its seal. `read_message` returns nothing if it is malformed.
 struct Message {
   std::vector<Record> records;
   std::vector<std::vector<std::byte>> addresses;  ///< one at least where a record has an address
 };
-std::optional<Message> read_message(Bytes message, uint8_t version);
+std::optional<Message> read_message(Bytes message);
 
 /// The address of a staged domain, or of a door of it. `place` is where it receives messages, which
 /// wire doors cannot carry; `door` is the wire's door, where its memory is written. The bytes begin

@@ -53,14 +53,15 @@ Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirk
                    const std::string& address, const fabric::EndpointCount& counts, RailHost& host,
                    OpenedRails& rails) {
   const double gbps = fabric::link_gbps(address, host.nics).value_or(assumed_gbps(address));
-  return add(fabric::open_wire(quirks, address, counts, is_staged(provider)),
+  return add(fabric::open_wire(quirks, address, counts, is_staged(provider), rails.secret),
              {provider, address, gbps, place_of(address, host), {}}, rails);
 }
 
 Status add_shared_memory(const std::string& provider, const fabric::ofi::Quirks& quirks,
                          const fabric::EndpointCount& counts, OpenedRails& rails) {
-  const Status added = add(fabric::open_wire(quirks, kThisHost, counts, is_staged(provider)),
-                           {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
+  const Status added =
+      add(fabric::open_wire(quirks, kThisHost, counts, is_staged(provider), rails.secret),
+          {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   const Status room = fabric::check(fabric::shm_room());
   if (added.ok() || room.ok()) return added;
   return Status::error("/dev/shm: " + room.message());  // libfabric does not say why
