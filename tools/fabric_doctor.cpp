@@ -14,6 +14,7 @@
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
+#include "fabric/library/user_secret.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/library.h"
@@ -98,10 +99,11 @@ bool describe_secret(const std::string& address) {
   const Result<fabric::Secret> secret = fabric::secret_for({}, {address});
   if (!secret.ok())
     fmt::print("secret        no: {}\n", secret.status().message());
-  else if (secret.value().is_set())
+  else if (is_set(fabric::kSecretVariable))
     fmt::print("secret        {}\n", std::getenv(fabric::kSecretVariable));
   else
-    fmt::print("secret        none, and none is needed at {}\n", address);
+    fmt::print("secret        that of this user on this host, {}: nobody else reaches {}\n",
+               fabric::user_secret_path(), address);
   return secret.ok();
 }
 

@@ -37,7 +37,8 @@
  *
  * Trust: with a secret, every message between engines, every address and every descriptor is sealed
  * with it (HMAC-SHA256). A process without the secret can neither connect nor give orders. An
- * engine without a secret uses addresses of this host alone unless allow_unauthenticated is set.
+ * engine that is given no secret uses addresses of this host alone, and shares a secret there with
+ * the engines of its user (/dev/shm/braid-secret-UID), unless allow_unauthenticated is set.
  * Nothing is encrypted. Keys are random 64-bit numbers. Processes of one host that use shm can
  * reach each other's memory anyway. docs/fabric.md says what a lying peer can do.
  *
@@ -75,9 +76,10 @@ typedef struct braid_fabric_options {
                        the node of most rails; 1: they are where the program is */
   const char* secret_file;   /* 16 to 4096 random bytes, the same for all engines that talk to each
                                 other; only the file's owner may read it. NULL: the file that
-                                BRAID_FABRIC_SECRET_FILE names; if that is not set, no secret */
-  int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone, and
-                                efa has none */
+                                BRAID_FABRIC_SECRET_FILE names; if that is not set, the user's
+                                on this host */
+  int allow_unauthenticated; /* 0: if no secret is given, rails are at addresses of this host alone,
+                                and efa has none. 1: any rails, without a secret */
   int gpu_memory; /* 1: regions may be GPU memory, which is staged through pinned host memory.
                      Engines that talk to each other have the same value */
 } braid_fabric_options;

@@ -151,7 +151,6 @@ TEST_F(StagedSealsTest, APeerThatSealsIsNotHeardWithoutSeals) {
   EXPECT_EQ(owner_->rejections().unauthenticated, 2u);
 }
 
-/// Engines without a secret are of one host, and trust it.
 TEST_F(StagedLiesTest, WithoutASecretDamageIsSeen) {
   Liar liar(open_wire(0), *owner_);
   say(liar, {{.kind = Kind::kGreeting, .number = 7}}, liar.wire().address());

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "fabric/library/user_secret.h"
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric {
@@ -38,7 +39,7 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
               making_of_secret("FILE") +
               "), or allow it if every host there may be trusted (--allow-unauthenticated; in "
               "programs allow_unauthenticated)");
-  return Secret();
+  return wanted.allows_unauthenticated ? Secret() : user_secret();
 }
 
 }  // namespace braid::fabric
