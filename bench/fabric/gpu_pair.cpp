@@ -165,8 +165,8 @@ std::unique_ptr<Engine> GpuPair::open_engine() const {
   else if (quirks == nullptr)
     end("braid does not know the provider " + options_.wire);
   else
-    rails.push_back(value_of(
-        fabric::open_wire(*quirks, "127.0.0.1", value_of(fabric::endpoint_count(1, kNics)), true)));
+    rails.push_back(value_of(fabric::open_wire(
+        *quirks, "127.0.0.1", value_of(fabric::endpoint_count(1, kNics)), true, {})));
   fabric::EngineOptions options;
   options.heartbeat.interval_ns = 0;  // it is silent while others have their turns
   options.engine = static_cast<uint64_t>(getpid()) << 32 | (now_ns() & 0xffffffff);
