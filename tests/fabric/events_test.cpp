@@ -238,6 +238,48 @@ TEST_F(CallbackTest, ClosingWaitsForTheCallbackThatRuns) {
   EXPECT_TRUE(shared.was_refused);
 }
 
+/// Whatever the call is that the end meets: a request that was taken gets its event.
+TEST(ClosingTest, ACallbackAsksUntilItIsRefused) {
+  struct Shared {
+    braid_fabric* fabric = nullptr;
+    Gate begun;
+    int taken = 0, code = BRAID_OK;
+    std::string why;
+    std::atomic<int> told = 0;
+    static void count(const braid_fabric_event* event) {
+      ++static_cast<Shared*>(event->user)->told;
+    }
+    static void ask(const braid_fabric_event* event) {
+      auto& all = *static_cast<Shared*>(event->user);
+      all.begun.open();
+      braid_fabric_event unused;
+      size_t unused_count = 0;
+      while ((all.code = braid_fabric_on_messages(all.fabric, count, &all)) == BRAID_OK &&
+             ++all.taken > 0 &&
+             (all.code = braid_fabric_take_events(all.fabric, &unused, 1, &unused_count)) ==
+                 BRAID_OK) {
+      }
+      all.why = braid_fabric_last_error();
+    }
+  };
+  constexpr int kTurns = 100;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    Shared shared;
+    braid_fabric_options options{};
+    options.struct_bytes = sizeof options;
+    options.provider = "local";
+    ASSERT_EQ(braid_fabric_open(&options, &shared.fabric), BRAID_OK);
+    uint32_t immediate = 0;
+    ASSERT_EQ(braid_fabric_acquire_immediate(shared.fabric, &immediate), BRAID_OK);
+    ASSERT_EQ(braid_fabric_on_count(shared.fabric, immediate, 0, Shared::ask, &shared), BRAID_OK);
+    ASSERT_TRUE(shared.begun.wait());
+    braid_fabric_close(shared.fabric);
+    ASSERT_EQ(shared.code, BRAID_ERROR_UNAVAILABLE) << shared.why;
+    ASSERT_EQ(shared.why, "this engine is being closed");
+    ASSERT_EQ(shared.told, shared.taken);
+  }
+}
+
 TEST_F(CallbackTest, ACallbackDestroysItsEngine) {
   std::vector<std::byte> memory(1 << 20);
   const auto target = open_memory(memory);

@@ -29,7 +29,7 @@ struct Item {
 
 struct Events::State {
   explicit State(int opened) : descriptor(opened) {}
-  ~State() { close(descriptor); }
+  ~State() { ::close(descriptor); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -106,7 +106,9 @@ Result<std::unique_ptr<Events>> Events::open() {
   return std::unique_ptr<Events>(new Events(std::make_shared<State>(descriptor)));
 }
 
-Events::~Events() {
+Events::~Events() { close(); }
+
+void Events::close() {
   const bool is_own = is_in_callback();
   std::unique_lock lock(state_->mutex);
   state_->is_closed = true;
@@ -123,7 +125,7 @@ Events::~Events() {
 void Events::prepare(const Sink& sink) {
   if (sink.callback == nullptr) return;
   const std::lock_guard lock(state_->mutex);
-  if (state_->thread.joinable()) return;
+  if (state_->thread.joinable() || state_->is_closed) return;
   state_->thread = start_thread([state = state_] { state->run(); });
   state_->thread_id = state_->thread.get_id();
 }

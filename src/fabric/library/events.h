@@ -33,14 +33,18 @@ struct Merged {
 class Events {
  public:
   static Result<std::unique_ptr<Events>> open();
-  /// Delivers to callbacks the undelivered last events of requests, as cancelled, after the running
-  /// callback has returned. Drops all other undelivered events. Waits for these callbacks, unless
-  /// it is called within a callback.
+  /// Closes it.
   ~Events();
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
 
-  /// Makes the callbacks' thread. Called before events for callbacks are added.
+  /// Delivers to callbacks the undelivered last events of requests, as cancelled, after the running
+  /// callback has returned. Drops all other undelivered events. Waits for these callbacks, unless
+  /// it is called within a callback. The running callback may still call the functions below.
+  void close();
+
+  /// Makes the callbacks' thread, unless it is closed. Called before events for callbacks are
+  /// added.
   void prepare(const Sink& sink);
   /// `is_last`: it is the last event of its request.
   void add(const Sink& sink, braid_fabric_event event, bool is_last);

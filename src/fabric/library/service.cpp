@@ -171,7 +171,7 @@ Service::~Service() {
   });
   thread_.join();
   with([](Engine& engine) { engine.completions().cancel_all(); });
-  events_.reset();  // before the engine: a callback may still be in a call
+  events_->close();  // before the engine: a callback may still be in a call
   take_leave();
 }
 
@@ -194,6 +194,8 @@ bool Service::wait_on(uint64_t limit_us, const std::function<bool(Engine&)>& is_
 Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64_t)>& ask) {
   events_->prepare(sink);
   return with([&](Engine& engine) {
+    // What was asked for before that is cancelled. This would get no event any more.
+    if (is_ending()) return Status::error("this engine is being closed");
     const uint64_t request = requests_.add({sink, std::make_shared<Merged>()});
     const Status refused = ask(engine, request);
     if (!refused.ok()) requests_.erase(request);
