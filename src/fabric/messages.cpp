@@ -201,14 +201,15 @@ void Engine::handle_hello(const Message& message, const Hello& hello) {
     ++statistics_.refused;
     return;
   }
-  Peer& peer = *peers_.find(*id);
-  peer.their_session = message.session.from;
+  peers_.find(*id)->their_session = message.session.from;
   arrived(*id, hello);
-  if (peer.state == PeerState::kFailed) return;
-  Welcome welcome{options_.credits, doors_for(peer), {}};
+  const Peer* peer = find_live(*id);  // null: it was given up
+  if (peer == nullptr || peer->state == PeerState::kFailed) return;
+  Welcome welcome{options_.credits, doors_for(*peer), {}};
   if (options_.processes != nullptr) welcome.origin = options_.processes->self();
   tell(*id, std::move(welcome));
-  if (peer.version < 2 && peer.state == PeerState::kConnecting) connected(*id);
+  peer = find_live(*id);
+  if (peer != nullptr && peer->version < 2 && peer->state == PeerState::kConnecting) connected(*id);
 }
 
 /// The peer that says hello: one that this engine connects to at the same time, or a new one. An

@@ -69,6 +69,25 @@ TEST(Lies, ARecordedHelloLeadsNowhereAndIsForgotten) {
   EXPECT_TRUE(liar.shake_hands(net)) << "there is room again";
 }
 
+/// The owner finds that when it answers the Hello.
+TEST(Lies, AHelloWhoseDoorLeadsNowhereIsNotWelcome) {
+  SmallNet net;
+  net.options.newcomers_max = 2;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  for (uint64_t engine = 100; engine < 110; ++engine) {
+    Message hello = liar.hello(engine);
+    std::get<Hello>(hello.body).doors = {{std::vector(3, std::byte{1}), {}}};
+    liar.send(hello);
+    net.run(1'000);
+    for (const Message& answer : liar.look())
+      EXPECT_FALSE(std::holds_alternative<Welcome>(answer.body)) << engine;
+  }
+  EXPECT_EQ(owner.engine->statistics().refused, 0u) << "nobody of them is kept";
+  EXPECT_FALSE(owner.engine->accept());
+  EXPECT_TRUE(liar.shake_hands(net));
+}
+
 TEST(Lies, MessagesWithoutCreditAreDropped) {
   SmallNet net;
   SmallNet::Node& owner = net.add(1);
