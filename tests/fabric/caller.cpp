@@ -1,5 +1,4 @@
-// A process that posts one message to a domain of another process over shm, for
-// connection_request_test.cpp.
+// A process that posts a message to a domain of another process over shm (calling_process.h).
 //
 //   fabric_caller ADDRESS ENDING [TIMES]     the domain's address as hexadecimal digits
 //
@@ -7,7 +6,9 @@
 // connection. Then the caller
 //   dies    kills itself
 //   leaves  disconnects, does all of this so many times, and lives on until it is killed
-//   stays   posts again until the message has been received; its exit code is 0 then
+//   stays   posts again until the message has been received, so many times; its exit code is 0
+//           then
+// It says when it has asked, or has left, and when it has posted.
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,6 +34,11 @@ struct Call {
   const uint32_t region = domain.add_region(message, Access::kLocal).value();
 };
 
+void say(const char* what) {
+  std::puts(what);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -40,22 +46,26 @@ int main(int count, char** words) {
   const std::string ending = words[2];
   const std::vector<std::byte> address = test::from_hex(words[1]);
   auto domain = ofi::open_domain(ofi::shm_quirks(), "").value();
+  int times = count == 4 ? std::atoi(words[3]) : 1;
   if (ending == "leaves") {
-    for (int times = count == 4 ? std::atoi(words[3]) : 1; times > 0; --times) {
+    for (; times > 0; --times) {
       Call call(*domain, address);
       if (call.post()) return 3;  // it asked for no connection
       domain->disconnect(call.peer);
     }
-    std::puts("left");
-    std::fflush(stdout);
+    say("left");
     for (;;) pause();
   }
   Call call(*domain, address);
   bool is_posted = call.post();
   if (is_posted) return 3;
   if (ending == "dies") raise(SIGKILL);
+  say("asked");
   for (Completion ended;;) {
-    is_posted = is_posted || call.post();
-    if (domain->poll({&ended, 1}) == 1) return ended.ok ? 0 : 4;
+    if (!is_posted && (is_posted = call.post())) say("posted");
+    if (domain->poll({&ended, 1}) == 0) continue;
+    if (!ended.ok) return 4;
+    if (--times == 0) return 0;
+    is_posted = false;
   }
 }

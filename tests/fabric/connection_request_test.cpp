@@ -1,67 +1,75 @@
-// shm: the first message to a process asks it for a connection, and it opens the asking endpoint's
-// file when it looks. That file may be gone by then.
+// shm: the first message to a process asks it for a connection, and it opens and maps the asking
+// endpoint's file when it looks. That file may be gone by then, and there may be no descriptor or
+// no memory for it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <string>
+#include <cerrno>
+#include <fstream>
+#include <functional>
 #include <vector>
 
+#include "fabric/calling_process.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/order.h"
-#include "fabric/shm_files.h"
 
 namespace braid::fabric {
 namespace {
 
-/// Another process (caller.cpp); killed at the end, and with the test.
-class Caller {
- public:
-  Caller(Bytes address, const char* ending, int times = 1) {
-    const std::string to = test::to_hex({address.begin(), address.end()});
-    const std::string so_often = std::to_string(times);
-    std::array<int, 2> ends{};
-    EXPECT_EQ(pipe(ends.data()), 0);
-    process_ = fork();
-    if (process_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      dup2(ends[1], STDOUT_FILENO);
-      execl(BRAID_FABRIC_CALLER, BRAID_FABRIC_CALLER, to.c_str(), ending, so_often.c_str(),
-            nullptr);
-      _exit(127);
-    }
-    started_ = process_;
-    close(ends[1]);
-    output_ = ends[0];
-  }
-  ~Caller() {
-    if (process_ > 0) kill(process_, SIGKILL);
-    if (process_ > 0) waitpid(process_, nullptr, 0);
-    close(output_);
-    remove_files();
-  }
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
+using test::Caller;
 
-  /// What it has in /dev/shm.
-  void remove_files() const { test::remove_files_of(started_); }
-  /// Until it has said that it has left, or has ended.
-  void wait_for_word() const {
-    char byte = 0;
-    (void)!read(output_, &byte, sizeof byte);
+/// While it lives, this process has no more than it has, and may be given `more`.
+class Limited {
+ protected:
+  Limited(decltype(RLIMIT_AS) what, rlim_t now, rlim_t more) : what_(what) {
+    getrlimit(what_, &before_);
+    const rlimit limit{now + more, before_.rlim_max};
+    EXPECT_EQ(setrlimit(what_, &limit), 0);
   }
-  bool has_ended(int& status) {
-    if (waitpid(process_, &status, WNOHANG) != process_) return false;
-    process_ = -1;
-    return true;
+  ~Limited() { setrlimit(what_, &before_); }
+
+ public:
+  Limited(const Limited&) = delete;
+  Limited& operator=(const Limited&) = delete;
+
+ private:
+  const decltype(RLIMIT_AS) what_;
+  rlimit before_{};
+};
+
+class NoDescriptors : public Limited {
+ public:
+  NoDescriptors() : Limited(RLIMIT_NOFILE, first_free(), 0) {}
+  static bool is_reached() { return first_free() == static_cast<rlim_t>(-1) && errno == EMFILE; }
+
+ private:
+  static rlim_t first_free() {
+    const int file = open("/dev/null", O_RDONLY);
+    if (file >= 0) close(file);
+    return static_cast<rlim_t>(file);
+  }
+};
+
+/// Enough for anything but a mapping of the size of an endpoint.
+class NoMemory : public Limited {
+ public:
+  NoMemory() : Limited(RLIMIT_AS, mapped_bytes(), 4 << 20) {}
+  static bool is_reached() {
+    constexpr size_t kEndpointBytes = 16 << 20;
+    void* const one = mmap(nullptr, kEndpointBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (one != MAP_FAILED) munmap(one, kEndpointBytes);
+    return one == MAP_FAILED;
   }
 
  private:
-  pid_t process_ = -1;  // until it has been waited for
-  pid_t started_ = -1;
-  int output_ = -1;
+  static rlim_t mapped_bytes() {
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  }
 };
 
 class ConnectionRequestTest : public testing::Test {
@@ -93,6 +101,42 @@ class ConnectionRequestTest : public testing::Test {
     std::fill(buffer_.begin(), buffer_.end(), std::byte{0});
   }
 
+  /// How many messages come until then.
+  int hear(const std::function<bool()>& until) {
+    int heard = 0;
+    for (Completion come; !until();) {
+      if (domain_->poll({&come, 1}) == 0 || come.event != Event::kReceived) continue;
+      EXPECT_TRUE(come.ok);
+      EXPECT_TRUE(domain_->post_receive(region_, buffer_, 1));
+      ++heard;
+    }
+    return heard;
+  }
+  int hear(int looks) {
+    return hear([&] { return looks-- == 0; });
+  }
+  /// Two processes ask while this one is at the limit. It goes on with one that it knows, and with
+  /// new ones later.
+  template <typename Limit>
+  void expect_that_it_goes_on_at() {
+    int heard = 0, status = 0;
+    Caller known(domain_->address(), "stays", 2);
+    while (heard == 0) heard += hear(1);
+    const Caller first(domain_->address(), "stays"), second(domain_->address(), "stays");
+    first.wait_for_word();
+    second.wait_for_word();
+    {
+      const Limit limit;
+      EXPECT_TRUE(limit.is_reached());
+      heard += hear([&] { return known.has_ended(status); }) + hear(kLooks);
+    }
+    heard += hear(kLooks);
+    EXPECT_EQ(heard, 2) << "one was taken at the limit";
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    expect_others_are_heard();
+  }
+
+  static constexpr int kLooks = 10'000;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(4096);
   std::unique_ptr<Domain> domain_;
   uint32_t region_ = 0;
@@ -125,6 +169,12 @@ TEST_F(ConnectionRequestTest, OfAProcessWhoseFilesWereRemoved) {
   caller.remove_files();
   expect_others_are_heard();
 }
+
+TEST_F(ConnectionRequestTest, OfMoreThanThereAreDescriptorsFor) {
+  expect_that_it_goes_on_at<NoDescriptors>();
+}
+
+TEST_F(ConnectionRequestTest, OfMoreThanThereIsMemoryFor) { expect_that_it_goes_on_at<NoMemory>(); }
 
 }  // namespace
 }  // namespace braid::fabric

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -108,6 +109,25 @@ TEST_F(LostConnectionsTest, OfManyDoorsThatAreClosedTakeOneListing) {
   EXPECT_EQ(listings - before, 1);
   for (const uint32_t door : doors)
     EXPECT_TRUE(wait([&] { return owner.drain_door(door) == Drain::kOver; }));
+}
+
+/// It would be cut off in the middle of its first write, at which libfabric faults.
+TEST_F(LostConnectionsTest, OfADoorThatIsClosedAreItsLast) {
+  Domain& owner = *targets_[0].domain;
+  const uint32_t door = owner.open_door().value();
+  const uint32_t into = owner.add_door_region(door, memory_).value();
+  const Bytes name = owner.door_address(door);
+  const std::vector<std::byte> address(name.begin(), name.end());
+  connect_to(owner, address, into);
+  owner.close_door(door);
+  ASSERT_EQ(owner.drain_door(door), Drain::kEnding);
+  const File late(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_NE(connect(late.get(), reinterpret_cast<const sockaddr*>(address.data()),
+                    static_cast<socklen_t>(address.size())),
+            0)
+      << "it is taken";
+  EXPECT_EQ(errno, ECONNREFUSED);
+  EXPECT_TRUE(wait([&] { return owner.drain_door(door) == Drain::kOver; }));
 }
 
 /// The list from before does not have it.

@@ -1,15 +1,23 @@
-// Whose lock is taken over.
+// Whose lock is taken over, and what is done later if it is not.
 #include "fabric/ofi/robust_locks.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "fabric/calling_process.h"
+#include "fabric/ofi/domain.h"
 #include "fabric/ofi/doorbell.h"
+#include "fabric/ofi/shm_region.h"
+#include "fabric/wires.h"
+#include "host/file.h"
 
 namespace braid::fabric::ofi {
 namespace {
@@ -75,6 +83,55 @@ TEST(RobustLocks, ADoorbellThatAKilledProcessHasLeftAnswersNobody) {
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(takes_over_from(child));
   Doorbell().add(bytes_of(endpoint_of(child)));  // removes it
+}
+
+/// The lock of an endpoint, as another process holds it.
+class Held {
+ public:
+  explicit Held(Bytes endpoint) {
+    const std::string path = "/dev/shm/" + file_of(endpoint);
+    const File file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    void* const mapped =
+        mmap(nullptr, sizeof *region_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    region_ = static_cast<RegionHead*>(mapped);
+    pthread_spin_lock(&region_->lock);
+  }
+  ~Held() {
+    pthread_spin_unlock(&region_->lock);
+    munmap(region_, sizeof *region_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  RegionHead* region_ = nullptr;
+};
+
+/// libfabric keeps it in a list, which the next buffer takes it from.
+TEST(RobustLocks, AMessageThatCameBeforeItsBufferWaitsForTheLock) {
+  const auto domain = open_domain(shm_quirks(), "").value();
+  std::vector<std::byte> buffer(4096);
+  const uint32_t region = domain->add_region(buffer, Access::kLocal).value();
+  test::Caller caller(domain->address(), "stays");
+  caller.wait_for_word();
+  Completion come;
+  constexpr int kLooks = 1'000;
+  while (!caller.has_said_more()) ASSERT_EQ(domain->poll({&come, 1}), 0u);
+  for (int look = 0; look < kLooks; ++look) ASSERT_EQ(domain->poll({&come, 1}), 0u);
+  {
+    const Held held(domain->address());
+    EXPECT_FALSE(domain->post_receive(region, buffer, 1));
+  }
+  ASSERT_TRUE(domain->post_receive(region, buffer, 2));
+  for (test::Patience patience(1'000'000); come.event != Event::kReceived;) {
+    ASSERT_FALSE(patience.is_over()) << "it is lost";
+    (void)domain->poll({&come, 1});
+  }
+  EXPECT_TRUE(come.ok);
+  EXPECT_EQ(come.context, 2u);
+  EXPECT_EQ(come.size_bytes, 100u);
+  EXPECT_EQ(std::vector(buffer.begin(), buffer.begin() + 100),
+            std::vector<std::byte>(100, std::byte{7}));
 }
 
 }  // namespace

@@ -108,6 +108,8 @@ void Connections::list() {
     const int descriptor = std::atoi(entry->d_name);
     const unsigned long inode = socket_inode_of(descriptor);
     if (inode == 0) continue;
+    if (listens(descriptor))
+      listening_[end_of(descriptor, getsockname)].push_back({descriptor, inode});
     if (auto place = incoming_place(descriptor); !place.empty())
       incoming_[std::move(place)].push_back({descriptor, inode});
     if (auto place = end_of(descriptor, get_peer_name); !place.empty())
@@ -115,16 +117,28 @@ void Connections::list() {
   }
 }
 
+std::vector<Connection> Connections::at(const Places& places, std::span<const std::byte> name) {
+  const auto found = places.find(place_of(name));
+  return found == places.end() ? std::vector<Connection>() : found->second;
+}
+
 std::vector<Connection> Connections::incoming_at(std::span<const std::byte> name) {
   list();
-  const auto found = incoming_.find(place_of(name));
-  return found == incoming_.end() ? std::vector<Connection>() : found->second;
+  return at(incoming_, name);
 }
 
 std::vector<Connection> Connections::outgoing_to(std::span<const std::byte> name) {
   list();
-  const auto found = outgoing_.find(place_of(name));
-  return found == outgoing_.end() ? std::vector<Connection>() : found->second;
+  return at(outgoing_, name);
+}
+
+std::vector<Connection> Connections::shut_down_at(std::span<const std::byte> name) {
+  list();
+  // libfabric takes one only when it is called, so the list has all that it has taken.
+  for (const Connection& listener : at(listening_, name)) shut_down(listener);
+  std::vector<Connection> taken = at(incoming_, name);
+  for (const Connection& connection : taken) shut_down(connection);
+  return taken;
 }
 
 std::vector<Connection> Connections::connecting_to(std::span<const std::byte> name) {

@@ -24,6 +24,9 @@ class Connections {
  public:
   /// The connections that peers have opened to it, including ended ones that are not closed yet.
   std::vector<Connection> incoming_at(std::span<const std::byte> name);
+  /// Shuts down the socket that listens there, so that no further connection comes, and those that
+  /// have come, which it returns.
+  std::vector<Connection> shut_down_at(std::span<const std::byte> name);
   /// The connections that this process has opened to that address of another process.
   std::vector<Connection> outgoing_to(std::span<const std::byte> name);
   /// Those that have not been answered yet.
@@ -35,10 +38,11 @@ class Connections {
 
  private:
   using Places = std::map<std::vector<std::byte>, std::vector<Connection>>;
+  static std::vector<Connection> at(const Places& places, std::span<const std::byte> name);
   void list();
 
   bool is_listed_ = false;
-  Places incoming_, outgoing_;
+  Places listening_, incoming_, outgoing_;
 };
 
 /// The peer sees the connection end. This process still reads the bytes that have come, and then

@@ -52,7 +52,8 @@ class OfiDomain final : public Domain {
     if (!station.ok()) return station.status();
     std::unique_ptr<OfiDomain> domain(new OfiDomain(  // owner: domain
         std::move(provider).value(), std::move(station).value()));
-    if (Status cached = domain->check_that_closing_ends_access(); !cached.ok()) return cached;
+    BRAID_TRY(domain->look_at_region());
+    BRAID_TRY(domain->check_that_closing_ends_access());
     return std::unique_ptr<Domain>(std::move(domain));
   }
 
@@ -113,6 +114,7 @@ class OfiDomain final : public Domain {
 
   using Key = std::optional<uint64_t>;  // none: a new one
 
+  Status look_at_region();
   Status check_that_closing_ends_access();
   Result<uint32_t> add_local(MutableBytes memory);
   Result<uint32_t> add_for_all(MutableBytes memory, Key key);
@@ -137,6 +139,7 @@ class OfiDomain final : public Domain {
   const Quirks& quirks_;
   Traits traits_;
   std::unique_ptr<RobustCalls> calls_;  // null: none is needed
+  RegionHead* region_ = nullptr;        // of the station's endpoint; not null if there are calls_
   bool tells_landings_ = false;         // writes without an immediate come with kNoImmediate
   Station station_;
   std::unordered_map<uint32_t, Region> regions_;
@@ -251,7 +254,13 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   }
   if (quirks_.has_doorbells) peer.doorbell = PeerDoorbell(address);
   peer.endpoint = peer.own ? peer.own.get() : station_.endpoint.get();
+  StandIns stand_ins(region_);
   BRAID_LET(place, addresses_.add(provider_, station_, address));
+  if (stand_ins.has_any()) {  // its file has gone since
+    addresses_.remove(station_, place);
+    BRAID_TRY(check_file(address));
+    return Status::error("shm: the peer's memory cannot be mapped");
+  }
   peer.address = place;
   if (peer.own) sleepers_.add_endpoint(peer.own_name);
   if (quirks_.listens_at_address && !peer.own) peer.link = Link(address);
@@ -297,13 +306,22 @@ Result<uint32_t> OfiDomain::open_door() {
 void OfiDomain::drain() {
   constexpr int kLooksMax = 100'000;
   if (!quirks_.drains_before_close) return;
-  std::vector<Connection> connections = connections_.incoming_at(station_.name);
-  for (const Connection& connection : connections) shut_down(connection);
+  std::vector<Connection> connections = connections_.shut_down_at(station_.name);
   for (int look = 0; look < kLooksMax && !connections.empty(); ++look) {
     std::array<Completion, kEventsAtOnce> dropped;
     read_queue(dropped);
     std::erase_if(connections, [](const Connection& connection) { return !connection.is_open(); });
   }
+}
+
+/// Finds where libfabric has mapped the endpoint's region, which peers write to.
+Status OfiDomain::look_at_region() {
+  if (!quirks_.shares_locks) return {};
+  const Library& libfabric = provider_.libfabric;
+  if (!libfabric.has_robust_locks && !libfabric.has_stand_ins) return {};
+  BRAID_LET(region, read_region(station_.name));
+  region_ = region.base;
+  return libfabric.has_stand_ins ? prepare_stand_in(region) : Status();
 }
 
 /// libfabric's registration cache keeps a region registered after it was closed. The cache is on if
@@ -473,10 +491,12 @@ bool OfiDomain::post_send(uint32_t number, uint32_t region, Bytes bytes, uint64_
 
 bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
   return post(Event::kReceived, context, 0, [&](void* posting) {
-    return call(RobustCalls::Purpose::kProgress, [&] {
+    const auto receive = [&] {
       return fi_recv(station_.endpoint.get(), buffer.data(), buffer.size(), descriptor_of(region),
                      FI_ADDR_UNSPEC, posting);
-    });
+    };
+    if (!calls_) return int64_t{receive()};
+    return calls_->run_holding(region_->lock, receive).value_or(-FI_EAGAIN);
   });
 }
 
@@ -515,7 +535,7 @@ size_t OfiDomain::read_queue(std::span<Completion> completions) {
   if (room == 0) return 0;
   connections_.forget();
   if (calls_) calls_->resume();
-  StandIns stand_ins(station_.name);
+  StandIns stand_ins(region_);
   const auto read = [&] { return fi_cq_read(station_.queue.get(), entries.data(), room); };
   const std::optional<int64_t> answer =
       calls_ ? calls_->run(RobustCalls::Purpose::kProgress, read) : read();

@@ -69,7 +69,7 @@ std::string endpoint_of(std::string_view file) { return std::string(kScheme).app
 
 Status check_file(Bytes endpoint) {
   const std::string file = file_of(endpoint);
-  if (file.empty()) return {};
+  if (file.empty()) return Status::error("this is no address of shm");
   const int descriptor = open(std::string(kFolder).append(file).c_str(),
                               O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
   if (descriptor >= 0) {
@@ -82,7 +82,9 @@ Status check_file(Bytes endpoint) {
   if (errno == ENOENT)
     return Status::error("shm: the peer's engine is closed, or its process has ended",
                          "Connect to an engine that runs");
-  return {};
+  const std::string why = std::strerror(errno);
+  return Status::error("shm: the peer's file cannot be opened: " + why,
+                       "Let the process have more file descriptors (ulimit -n)");
 }
 
 Doorbell::~Doorbell() {

@@ -23,9 +23,9 @@ namespace braid::fabric::ofi {
 std::string file_of(Bytes endpoint);
 /// The other way round.
 std::string endpoint_of(std::string_view file);
-/// An error if this process cannot open the file: another user's, or one that is gone. libfabric
-/// would use it all the same, and the process would end there, or at a later peer, which libfabric
-/// gives the same place.
+/// An error if this process cannot open the file: another user's, or one that is gone, or there is
+/// no descriptor for it. libfabric would use it all the same, and the process would end there, or
+/// at a later peer, which libfabric gives the same place.
 Status check_file(Bytes endpoint);
 
 /// The doorbell of a domain. If the socket cannot be made, nobody can ring.

@@ -51,8 +51,7 @@ void Doors::shut(uint32_t number) {
   door.is_closing = true;
   ++closing_;
   if (provider_.quirks.drains_before_close)
-    door.connections = connections_.incoming_at(door.station.name);
-  for (const Connection& connection : door.connections) shut_down(connection);
+    door.connections = connections_.shut_down_at(door.station.name);
   end_closed();
 }
 
@@ -114,7 +113,7 @@ size_t Doors::look(Door& door, std::span<Completion> completions) {
   const size_t room = std::min(completions.size(), entries.size());
   if (room == 0) return 0;
   connections_.forget();
-  const StandIns stand_ins(door.station.name);  // their places go with the door
+  const StandIns stand_ins;  // their places go with the door
   const auto read = [&] { return fi_cq_read(door.station.queue.get(), entries.data(), room); };
   const int64_t answer =
       calls_ != nullptr

@@ -89,7 +89,7 @@ Result<const Library*> open() {
   // These functions rely on the shm provider of this version.
   if (opened.version() == FI_VERSION(1, 17)) {
     opened.has_robust_locks = make_locks_robust(library).ok();
-    (void)stand_in_for_missing_files(library);  // otherwise it faults, as without braid
+    opened.has_stand_ins = stand_in_for_missing_files(library).ok();
   }
   return &opened;
 }

@@ -21,6 +21,8 @@ struct Library {
   void* handle = nullptr;  ///< of dlopen
   /// See robust_locks.h. If false, a stopped process may hold up this one.
   bool has_robust_locks = false;
+  /// See stand_ins.h. If false, a peer whose file is gone may end this process.
+  bool has_stand_ins = false;
 
   /// The text of a negative answer, such as "Connection refused (111)".
   std::string describe(int64_t answer) const;

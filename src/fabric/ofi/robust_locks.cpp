@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "fabric/ofi/doorbell.h"
@@ -80,11 +81,14 @@ bool try_lock(pthread_spinlock_t* lock, int32_t word) {
                               seen, word, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
+void set_free(pthread_spinlock_t* lock) { word_of(lock).store(kFree, std::memory_order_release); }
+
 // ---- What libfabric calls ----
 
 int spin_lock(pthread_spinlock_t* lock) {
   RobustCalls* const calls = current;
   const int32_t word = calls != nullptr ? calls->word() : held_word(0);
+  if (calls != nullptr && calls->holds(lock)) return 0;
   if (try_lock(lock, word)) {
     if (calls != nullptr) calls->taken(lock);
   } else if (calls != nullptr) {
@@ -98,6 +102,11 @@ int spin_lock(pthread_spinlock_t* lock) {
 int spin_trylock(pthread_spinlock_t* lock) {
   const int32_t word = current != nullptr ? current->word() : held_word(0);
   return try_lock(lock, word) ? 0 : EBUSY;
+}
+
+int spin_unlock(pthread_spinlock_t* lock) {
+  if (current == nullptr || !current->holds(lock)) set_free(lock);
+  return 0;
 }
 
 int mutex_lock(pthread_mutex_t* mutex) {
@@ -118,6 +127,7 @@ Status make_locks_robust(void* libfabric) {
     const char* name;
     void* replacement;
   } imports[] = {{"pthread_spin_trylock", reinterpret_cast<void*>(spin_trylock)},
+                 {"pthread_spin_unlock", reinterpret_cast<void*>(spin_unlock)},
                  {"pthread_mutex_lock", reinterpret_cast<void*>(mutex_lock)},
                  {"pthread_mutex_unlock", reinterpret_cast<void*>(mutex_unlock)},
                  {"pthread_spin_lock", reinterpret_cast<void*>(spin_lock)}};
@@ -151,6 +161,15 @@ void RobustCalls::begin(Purpose purpose) {
 }
 
 void RobustCalls::end() { current = nullptr; }
+
+void RobustCalls::hold(pthread_spinlock_t& lock) {
+  spin_lock(&lock);
+  before_call_ = &lock;
+}
+
+void RobustCalls::release() {
+  if (before_call_ != nullptr) set_free(std::exchange(before_call_, nullptr));
+}
 
 void RobustCalls::wait(pthread_spinlock_t* lock) {
   const auto known = held_.find(lock);
@@ -188,6 +207,7 @@ bool RobustCalls::may_take_over(int32_t holder) const {
 void RobustCalls::abandon(pthread_spinlock_t* lock, int32_t holder) {
   held_[lock] = holder;
   if (purpose_ == Purpose::kProgress || purpose_ == Purpose::kDoorProgress) own_held_.insert(lock);
+  release();
   while (mutex_count_ > 0) pthread_mutex_unlock(mutexes_[--mutex_count_]);
   current = nullptr;
   __builtin_longjmp(return_, 1);

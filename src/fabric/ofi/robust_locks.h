@@ -8,9 +8,12 @@
 // - The lock word names the process that holds the lock. If that process has ended (pidfd), the
 //   lock is taken over, as a robust mutex is (pthread_mutexattr_setrobust, "EOWNERDEAD").
 // - Otherwise the call is abandoned: the mutexes that it had taken are released, and it returns
-//   (longjmp). libfabric has changed nothing at that point, since each of its calls takes this lock
-//   first. The caller only has to post again later. Endpoints that have missed their progress are
-//   signalled once their lock is free.
+//   (longjmp). Calls that post or make progress take this lock before they change anything. So the
+//   caller only has to post again later. Endpoints that have missed their progress are signalled
+//   once their lock is free.
+// fi_recv takes the lock of its own endpoint late: it has taken a message that came before the
+// buffer out of libfabric's list by then, and the message would be lost. So it is called while the
+// lock is held already, which is abandoned instead.
 // Outside of it the functions wait as libc's do. They keep libc's values of the lock word.
 //
 // Source: prov/shm/src and include/ofi_shm.h (struct smr_region) of libfabric 1.17.
@@ -58,6 +61,19 @@ class RobustCalls {
     return answer;
   }
 
+  /// The same with a lock of an endpoint of our own, which is taken before the call: libfabric
+  /// takes and releases it in vain. The call is not abandoned once it has begun.
+  template <typename Call>
+  std::optional<int64_t> run_holding(pthread_spinlock_t& lock, const Call& call) {
+    if (__builtin_setjmp(return_) != 0) return std::nullopt;
+    begin(Purpose::kProgress);
+    hold(lock);
+    const int64_t answer = call();
+    release();
+    end();
+    return answer;
+  }
+
   /// Called before each progress. Signals our own endpoints whose lock was held, and is free again.
   void resume() {
     if (!own_held_.empty()) signal_free();
@@ -71,6 +87,8 @@ class RobustCalls {
   void taken(const pthread_spinlock_t* lock) {
     if (!held_.empty()) held_.erase(lock);
   }
+  /// Whether `run_holding` holds it.
+  bool holds(const pthread_spinlock_t* lock) const { return lock == before_call_; }
   /// Returns once it is taken, or does not return.
   void wait(pthread_spinlock_t* lock);
   void mutex_locked(pthread_mutex_t* mutex);
@@ -79,6 +97,8 @@ class RobustCalls {
  private:
   void begin(Purpose purpose);
   static void end();
+  void hold(pthread_spinlock_t& lock);
+  void release();
   void signal_free();
   bool may_take_over(int32_t holder) const;
   [[noreturn]] void abandon(pthread_spinlock_t* lock, int32_t holder);
@@ -89,6 +109,7 @@ class RobustCalls {
   bool takes_over_ = false;
   std::array<pthread_mutex_t*, 8> mutexes_{};
   size_t mutex_count_ = 0;
+  pthread_spinlock_t* before_call_ = nullptr;                    // taken before the call that runs
   std::unordered_map<const pthread_spinlock_t*, int32_t> held_;  // held too long, and their holders
   std::unordered_set<pthread_spinlock_t*> own_held_;             // those of endpoints of our own
 };

@@ -6,12 +6,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <mutex>
 #include <string_view>
 
+#include "base/try.h"
 #include "fabric/ofi/doorbell.h"
 #include "fabric/ofi/imports.h"
 
@@ -20,20 +23,11 @@ namespace {
 
 thread_local StandIns* current = nullptr;
 
-/// The front of libfabric's struct smr_region (include/ofi_shm.h).
-struct RegionHead {
-  enum Copies : uint8_t { kNotKnown, kAllowed, kRefused };  // SMR_CMA_CAP_NA, ...
-  uint8_t version, reserved;
-  uint16_t flags;
-  int32_t process;
-  Copies copies, copies_to_itself;
-  uint32_t buffers_max;
-  void* base;
-  // Further fields, and the data that they refer to, are copied or stay zero.
-  std::array<std::byte, 256 - 24> further;
-};
-static_assert(sizeof(RegionHead) == 256 && offsetof(RegionHead, process) == 4 &&
-              offsetof(RegionHead, base) == 16);
+/// Where the one that this process has lies; null: it has none.
+std::atomic<RegionHead*> stand_in = nullptr;
+
+/// The number of a file that is none: that of no descriptor, so that closing it does nothing.
+constexpr int kNoFile = std::numeric_limits<int>::max();
 
 /// Whether memory of this process can be copied (CMA): then no such address is there.
 bool may_copy(pid_t process) {
@@ -47,46 +41,47 @@ bool names_endpoint(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789:") == name.npos;
 }
 
-/// Makes a region like that of `like`, the file of an endpoint of our own, but of another process.
-/// -1: none could be made.
-int make_region(const std::string& like, pid_t process) {
-  RegionHead head{};
-  struct stat about {};
-  const int own = shm_open(like.c_str(), O_RDONLY | O_CLOEXEC, 0);
-  const bool is_read = own >= 0 && fstat(own, &about) == 0 &&
-                       pread(own, &head, sizeof head, 0) == ssize_t{sizeof head};
-  if (own >= 0) close(own);
-  if (!is_read) return -1;
-  // Endpoints take from each other's regions whether copies are allowed, and remember it.
-  if (head.copies == RegionHead::kNotKnown)
-    head.copies = may_copy(process) ? RegionHead::kAllowed : RegionHead::kRefused;
-  head.process = process;
-  head.base = nullptr;
-  const int made = memfd_create("braid-gone-endpoint", MFD_CLOEXEC);
-  if (made < 0) return -1;
-  if (ftruncate(made, about.st_size) == 0 && pwrite(made, &head, sizeof head, 0) == sizeof head)
-    return made;
-  close(made);
-  return -1;
+/// Endpoints take from each other's regions whether copies are allowed, and remember it.
+RegionHead::Copies copies_from(pid_t process, const RegionHead* own) {
+  if (own != nullptr && own->copies != RegionHead::kNotKnown) return own->copies;
+  return may_copy(process) ? RegionHead::kAllowed : RegionHead::kRefused;
 }
 
 // ---- What libfabric calls ----
 
 int open_file(const char* name, int flags, mode_t mode) {
   const int file = shm_open(name, flags, mode);
-  if (current == nullptr || (flags & O_CREAT) != 0 || !names_endpoint(name)) return file;
-  return current->opened(name, file);
+  if (current == nullptr) return file;
+  const bool is_of_peer = (flags & O_CREAT) == 0 && names_endpoint(name);
+  return is_of_peer ? current->opened(name, file) : current->opened_other(file);
 }
 
 /// stat for libfabric: uses the file that it has just opened, since its path may be gone.
 int look_at(const char* path, struct stat* about) {
   const int opened = current != nullptr ? current->last_opened(path) : -1;
-  return opened >= 0 ? fstat(opened, about) : stat(path, about);
+  if (opened < 0) return stat(path, about);
+  if (opened != kNoFile) return fstat(opened, about);
+  *about = {};
+  about->st_size = static_cast<off_t>(stand_in.load()->size_bytes);
+  return 0;
 }
 
 /// The same, as programs for glibc before 2.33 call it.
 int look_at_version(int /*version*/, const char* path, struct stat* about) {
   return look_at(path, about);
+}
+
+void* map(void* at, size_t size_bytes, int rights, int flags, int file, off_t offset) {
+  void* const instead = current != nullptr ? current->stand_in_for(file) : nullptr;
+  if (instead != nullptr) return instead;
+  void* const mapped = mmap(at, size_bytes, rights, flags, file, offset);
+  if (mapped != MAP_FAILED || current == nullptr || !current->miss(file)) return mapped;
+  return current->stand_in_for(file);
+}
+
+/// The stand-in stays for the next one.
+int unmap(void* at, size_t size_bytes) {
+  return at != nullptr && at == stand_in.load() ? 0 : munmap(at, size_bytes);
 }
 
 }  // namespace
@@ -97,27 +92,72 @@ Status stand_in_for_missing_files(void* libfabric) {
   };
   Status look = replace("stat", look_at);
   if (!look.ok()) look = replace("__xstat", look_at_version);
-  return look.ok() ? replace("shm_open", open_file) : look;
+  if (!look.ok()) return look;
+  BRAID_TRY(replace("mmap", map));
+  BRAID_TRY(replace("munmap", unmap));
+  return replace("shm_open", open_file);
 }
 
-StandIns::StandIns(Bytes endpoint) : endpoint_(endpoint) { current = this; }
+Status prepare_stand_in(const RegionHead& like) {
+  static std::mutex preparing;
+  const std::lock_guard lock(preparing);
+  if (stand_in.load() != nullptr) return {};
+  void* const memory = mmap(nullptr, like.size_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return Status::error("shm: a mapping of the size of an endpoint: " +
+                         std::string(std::strerror(errno)));
+  auto* const region = static_cast<RegionHead*>(memory);
+  *region = like;
+  region->base = nullptr;
+  region->map = nullptr;
+  region->signal = 0;
+  pthread_spin_init(&region->lock, PTHREAD_PROCESS_PRIVATE);
+  stand_in = region;
+  return {};
+}
+
+StandIns::StandIns(const RegionHead* own) : own_(own) { current = this; }
 
 StandIns::~StandIns() { current = nullptr; }
 
 int StandIns::opened(const char* name, int file) {
-  if (file < 0) {
-    file = make_region(file_of(endpoint_), static_cast<pid_t>(std::atol(name)));
-    if (file >= 0) names_.emplace_back(name);
+  RegionHead head;
+  if (file >= 0 && !read_region(file, head)) {
+    close(file);
+    file = -1;
   }
   last_name_ = name;
-  last_opened_ = file;
-  return file;
+  last_opened_ = file >= 0 || stand_in.load() == nullptr ? file : kNoFile;
+  is_last_missed_ = false;
+  miss(kNoFile);
+  return last_opened_;
 }
 
 int StandIns::last_opened(std::string_view path) const {
   constexpr std::string_view kFolder = "/dev/shm/";
   const bool is_it = path.starts_with(kFolder) && path.substr(kFolder.size()) == last_name_;
   return is_it ? last_opened_ : -1;
+}
+
+bool StandIns::miss(int file) {
+  RegionHead* const region = stand_in.load();
+  if (file < 0 || file != last_opened_ || region == nullptr) return false;
+  const auto process = static_cast<pid_t>(std::atol(last_name_.c_str()));
+  // Another thread may do so for its endpoint. Neither's libfabric minds whose number it reads.
+  std::atomic_ref(region->copies).store(copies_from(process, own_));
+  std::atomic_ref(region->process).store(process);
+  names_.push_back(last_name_);
+  return is_last_missed_ = true;
+}
+
+void* StandIns::stand_in_for(int file) const {
+  return file >= 0 && file == last_opened_ && is_last_missed_ ? stand_in.load() : nullptr;
+}
+
+int StandIns::opened_other(int file) {
+  last_opened_ = -1;
+  return file;
 }
 
 void StandIns::free_places(fid_av& peers) {
