@@ -17,7 +17,9 @@ is the one that BRAID_KV_LIBRARY names, or else as _library.py says.
 """
 import ctypes
 import dataclasses
+import os
 import threading
+import weakref
 
 from braid import _arguments as take, _library as libraries
 
@@ -181,11 +183,45 @@ def _bytes(name, *arguments):
     return ctypes.string_at(there, size_bytes.value) if size_bytes.value else b""
 
 
-def _still_open(kind, handle):
-    """What the library calls it by, until it is closed: NULL would blame a block, or pass for an answer."""
-    if not handle:
-        raise Error(f"this {kind} is closed. Open another one", status=_ARGUMENT)
-    return handle
+class _Handle:
+    """What a library calls something by, until it is closed: at the latest when nobody refers to its owner any more,
+    or the interpreter ends. What has to outlive it is kept until then. A child process leaves it to the parent."""
+
+    def __init__(self, close, kept=None):
+        self.value = ctypes.c_void_p()
+        self._close, self._kept = close, kept  # `_library` may not be called while garbage is collected: it locks
+        self._process = os.getpid()
+
+    def close(self):
+        value, self.value.value = self.value.value, None
+        if value and os.getpid() == self._process:
+            self._close(ctypes.c_void_p(value))
+        self._kept = None
+
+
+class _Closing:
+    """Its `_handle` is closed by `close`, or as `_Handle` says. Whoever lets go of the last reference to it waits as
+    `close` does."""
+
+    def _open(self, handle):
+        self._handle, self._finalizer = handle, weakref.finalize(self, handle.close)
+
+    def close(self):
+        self._handle.close()
+        self._finalizer.detach()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def _opened(self):
+        """NULL would blame a block, or pass for an answer."""
+        if not self._handle.value:
+            raise Error(f"this {type(self).__name__} is closed. Open another one", status=_ARGUMENT)
+        return self._handle.value
 
 
 def _slots(argument, count):
@@ -234,69 +270,46 @@ def current_context():
     return context.value
 
 
-class Engine:
+class Engine(_Closing):
     """braid's batches over every link (braid.h). Outlives the rotations that it copies for."""
 
     def __init__(self):
-        self._braid, self._engine = ctypes.CDLL(libraries.find("")), ctypes.c_void_p()
+        self._braid = ctypes.CDLL(libraries.find(""))
         self._braid.braid_last_error.restype = ctypes.c_char_p
         self._braid.braid_close.restype = None
-        status = self._braid.braid_open(None, ctypes.byref(self._engine))
+        handle = _Handle(self._braid.braid_close)
+        status = self._braid.braid_open(None, ctypes.byref(handle.value))
         if status != 0:
             raise Error(self._braid.braid_last_error().decode(), self._braid.braid_last_cuda_error(), status)
-
-    def close(self):
-        if self._engine:
-            self._braid.braid_close(self._engine)
-            self._engine = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+        self._open(handle)
 
     def options(self, mover):
         copy_batch = "braid_copy_batch_sparing" if mover == BY_COPY_ENGINES else "braid_copy_batch"
         functions = (copy_batch, "braid_last_error", "braid_last_cuda_error", "braid_prepare")
-        return self._engine.value, *(ctypes.cast(getattr(self._braid, name), ctypes.c_void_p).value
+        return self._opened.value, *(ctypes.cast(getattr(self._braid, name), ctypes.c_void_p).value
                                      for name in functions)
 
 
-class Rotation:
+class Rotation(_Closing):
     """A rotation engine. `engine`: an Engine for every link; without it, each GPU's own link, by `mover`. With an
     engine, BY_COPY_ENGINES means that only copy engines work on the cache's GPU, and kernels on the others. Of a group
     whose other ranks are in processes of their own (Worker), `remote_ranks` come after `ranks`; one that has commands
-    and does not report for `report_deadline_ms` has ended."""
+    and does not report for `report_deadline_ms` has ended. The caches have to outlive it."""
 
     def __init__(self, segments, gpu_slots, host_slots, ranks, engine=None, mover=BY_DRIVER, remote_ranks=0,
                  report_deadline_ms=0):
-        self._engine, self._kv = engine, ctypes.c_void_p()
         options = _options(segments, gpu_slots, host_slots, ranks, engine, mover)
         options.remote_rank_count = take.number("remote_ranks", remote_ranks, ctypes.c_uint32)
         options.report_deadline_ms = take.number("report_deadline_ms", report_deadline_ms)
-        _call("open", ctypes.byref(options), ctypes.byref(self._kv))
-
-    def close(self):
-        if self._kv:
-            _library().braid_kv_close(self._kv)
-            self._kv = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    @property
-    def _handle(self):
-        return _still_open("Rotation", self._kv)
+        handle = _Handle(_library().braid_kv_close, engine)
+        _call("open", ctypes.byref(options), ctypes.byref(handle.value))
+        self._open(handle)
 
     def create(self):
         """A new block's number. Refused: the GPU has no slot."""
         block, refusal = ctypes.c_uint64(), ctypes.c_int()
         try:
-            _call("create", self._handle, ctypes.byref(block), ctypes.byref(refusal))
+            _call("create", self._opened, ctypes.byref(block), ctypes.byref(refusal))
         except Error as error:
             if refusal.value:
                 raise Refused(str(error), refusal.value, 0, error.status) from None
@@ -306,7 +319,7 @@ class Rotation:
     def apply(self, operation, blocks):
         """In order, until one is refused."""
         done, blocks = ctypes.c_size_t(), take.numbers("blocks", blocks)
-        refusal = _library().braid_kv_apply(self._handle, take.choice("operation", operation), blocks,
+        refusal = _library().braid_kv_apply(self._opened, take.choice("operation", operation), blocks,
                                             ctypes.c_size_t(len(blocks)), ctypes.byref(done))
         if refusal == FAILED:
             raise _last_error()
@@ -315,13 +328,13 @@ class Rotation:
 
     def begin_step(self):
         """The number of the step."""
-        step = _library().braid_kv_begin_step(self._handle)
+        step = _library().braid_kv_begin_step(self._opened)
         if step == 0:
             raise _last_error()
         return step
 
     def end_step(self):
-        _call("end_step", self._handle)
+        _call("end_step", self._opened)
 
     def submit(self, evict=(), load=(), landing=ORDERED, writes_through=True, down_bytes=NO_LIMIT, up_bytes=NO_LIMIT):
         """Never blocks. If a copy fails, the Error says in `submitted` what the plan came to otherwise."""
@@ -332,7 +345,7 @@ class Rotation:
         answer = _answer(_Submitted)
         failure = None
         try:
-            _call("submit", self._handle, ctypes.byref(plan), ctypes.byref(answer))
+            _call("submit", self._opened, ctypes.byref(plan), ctypes.byref(answer))
         except Error as error:
             failure = error
         submitted = Submitted(answer.down_bytes, answer.up_bytes, answer.evictions_left, answer.loads_left,
@@ -345,45 +358,45 @@ class Rotation:
     def poll(self):
         """Never blocks."""
         report = _answer(_Report)
-        _call("poll", self._handle, ctypes.byref(report))
+        _call("poll", self._opened, ctypes.byref(report))
         return Report(report.synced[:report.synced_count], report.loaded[:report.loaded_count],
                       report.failed[:report.failed_count], report.cause.decode())
 
     def take_commands(self, rank):
         """What that rank's worker is to apply, as bytes to send with the step; empty: nothing. Before end_step."""
-        return _bytes("take_commands", self._handle, take.number("rank", rank))
+        return _bytes("take_commands", self._opened, take.number("rank", rank))
 
     def give_report(self, rank, report):
         """Bytes of Worker.report; the next poll knows them."""
         report = take.data("report", report)
-        _call("give_report", self._handle, take.number("rank", rank), report, ctypes.c_size_t(len(report)))
+        _call("give_report", self._opened, take.number("rank", rank), report, ctypes.c_size_t(len(report)))
 
     def wait(self):
-        _library().braid_kv_wait(self._handle)
+        _library().braid_kv_wait(self._opened)
 
     def find(self, block):
         found = _answer(Block)
-        _call("find", self._handle, take.number("block", block), ctypes.byref(found))
+        _call("find", self._opened, take.number("block", block), ctypes.byref(found))
         return found
 
     def gpu_slots(self, blocks):
         """For the block tables of a step, in one call."""
         blocks = take.numbers("blocks", blocks)
         slots = (ctypes.c_uint32 * len(blocks))()
-        _call("gpu_slots", self._handle, blocks, ctypes.c_size_t(len(blocks)), slots)
+        _call("gpu_slots", self._opened, blocks, ctypes.c_size_t(len(blocks)), slots)
         return list(slots)
 
     def host_block(self, rank, block):
         """The address of the host's copy, or None."""
-        return _library().braid_kv_host_block(self._handle, take.number("rank", rank), take.number("block", block))
+        return _library().braid_kv_host_block(self._opened, take.number("rank", rank), take.number("block", block))
 
     def statistics(self):
         found = _answer(Statistics)
-        _call("get_statistics", self._handle, ctypes.byref(found))
+        _call("get_statistics", self._opened, ctypes.byref(found))
         return found
 
 
-class Worker:
+class Worker(_Closing):
     """The rank with this number of a group whose Rotation is in another process.
 
         try:
@@ -396,41 +409,27 @@ class Worker:
     """
 
     def __init__(self, segments, gpu_slots, host_slots, gpu, rank, engine=None, mover=BY_DRIVER):
-        self._engine, self._worker = engine, ctypes.c_void_p()
         options = _options(segments, gpu_slots, host_slots, [take.instance("gpu", gpu, Rank)], engine, mover)
         rank = take.number("rank", rank, ctypes.c_uint32)
-        _call("worker_open", ctypes.byref(options), rank, ctypes.byref(self._worker))
-
-    def close(self):
-        if self._worker:
-            _library().braid_kv_worker_close(self._worker)
-            self._worker = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    @property
-    def _handle(self):
-        return _still_open("Worker", self._worker)
+        handle = _Handle(_library().braid_kv_worker_close, engine)
+        _call("worker_open", ctypes.byref(options), rank, ctypes.byref(handle.value))
+        self._open(handle)
 
     def apply(self, commands):
         """Never blocks. After an error the step must not be launched."""
         applied, commands = _answer(_Applied), take.data("commands", commands)
-        _call("worker_apply", self._handle, commands, ctypes.c_size_t(len(commands)), ctypes.byref(applied))
+        _call("worker_apply", self._opened, commands, ctypes.c_size_t(len(commands)), ctypes.byref(applied))
         return Applied(applied.step, applied.failed_batches)
 
     def end_step(self):
-        _call("worker_end_step", self._handle)
+        _call("worker_end_step", self._opened)
 
     def report(self):
-        return _bytes("worker_report", self._handle)
+        return _bytes("worker_report", self._opened)
 
     def wait(self):
-        _library().braid_kv_worker_wait(self._handle)
+        _library().braid_kv_worker_wait(self._opened)
 
     def host_block(self, host_slot):
         """The address of what lies in the slot, or None."""
-        return _library().braid_kv_worker_host_block(self._handle, _slots("host_slot", host_slot))
+        return _library().braid_kv_worker_host_block(self._opened, _slots("host_slot", host_slot))

@@ -5,6 +5,7 @@ the driver's instead of PyTorch's tensors.
   python_test.py SOURCE-FOLDER
 """
 import ctypes
+import gc
 import os
 import pathlib
 import re
@@ -260,6 +261,63 @@ class PythonTest(unittest.TestCase):
                 self.assertEqual(failed.exception.status, 1)
         cache.close()
         worker.close()
+
+    def test_what_nobody_refers_to_gives_its_pinned_memory_back(self):
+        model, host_slots = WordsModel(self.driver, 2), 200_000
+        gpu = kv.Rank(model.context, model.base, model.stream)
+        pool_kb = host_slots * LAYERS * LAYER_SLOT_BYTES // 1024
+
+        def mapped_kb():
+            return int(re.search(r"VmSize:\s+(\d+) kB", pathlib.Path("/proc/self/status").read_text()).group(1))
+
+        for make in (lambda: kv.Rotation(model.segments, 2, host_slots, [gpu]),
+                     lambda: kv.Worker(model.segments, 2, host_slots, gpu, 0)):
+            make().close()  # what is made once
+            before = mapped_kb()
+            for _ in range(4):
+                make()
+            gc.collect()
+            self.assertLess(mapped_kb(), before + pool_kb)
+
+    def test_an_engine_outlives_the_rotation_that_is_dropped_with_it(self):
+        model, closed = WordsModel(self.driver, 2), []
+
+        def told(name, close):
+            return lambda handle: (closed.append(name), close(handle))
+
+        engine = kv.Engine()
+        cache = kv.Rotation(model.segments, 2, 4, [kv.Rank(model.context, model.base, model.stream)], engine)
+        for each in (engine, cache):
+            each._handle._close = told(type(each).__name__, each._handle._close)
+        engine.itself, cache.itself = engine, cache  # only the collector frees them, in an order of its own
+        del each, engine, cache
+        gc.collect()
+        gc.collect()  # until the rotation was closed, it referred to the engine
+        self.assertEqual(closed, ["Rotation", "Engine"])
+
+    def test_what_is_open_is_closed_when_the_interpreter_ends_and_not_by_a_child(self):
+        script = f"""
+import os, sys
+sys.argv[1:] = [{str(ROOT)!r}]
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+import python_test as test
+from braid import kv
+model = test.WordsModel(test.Driver(), 2)
+engine = kv.Engine()
+cache = kv.Rotation(model.segments, 2, 4, [test.kv.Rank(model.context, model.base, model.stream)], engine)
+for each in engine, cache:
+    def told(handle, close=each._handle._close, name=type(each).__name__):
+        close(handle)
+        print("closed", name, flush=True)
+    each._handle._close = told
+if os.fork() == 0:
+    sys.exit(0)
+assert os.wait()[1] == 0
+cache.begin_step()
+print("steps", flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, "steps\nclosed Rotation\nclosed Engine\n"), done.stderr)
 
     def test_a_child_cannot_begin_a_step_of_its_parent(self):
         model = WordsModel(self.driver, 2)
