@@ -99,10 +99,11 @@ enum { BRAID_TRANSFER_MAY_READ = 1, BRAID_TRANSFER_MAY_WRITE = 2 }; /* what peer
 
 /* Registers host memory, or with gpu_memory the memory of one GPU (a CUdeviceptr as a pointer),
  * which may not overlap registered memory. Managed memory counts as host memory. GPU memory stays
- * allocated until unregister_memory has succeeded, and its context alive until the engine is
- * closed. A request sees what a stream of the caller has written there only after the caller has
- * waited for that stream: no function here waits for a stream of the caller, and no stream waits
- * for a request. */
+ * allocated until unregister_memory has succeeded. A context that the caller has made itself stays
+ * alive until that has succeeded for the last memory there; a primary context is held until the
+ * engine is closed. A request sees what a stream of the caller has written there only after the
+ * caller has waited for that stream: no function here waits for a stream of the caller, and no
+ * stream waits for a request. */
 BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, void* memory,
                                                       size_t size_bytes, int rights,
                                                       uint64_t* buffer);
@@ -114,9 +115,11 @@ BRAID_API braid_status braid_transfer_register_memory(braid_transfer* transfer, 
  * name "mapped". */
 BRAID_API braid_status braid_transfer_allocate_memory(braid_transfer* transfer, size_t size_bytes,
                                                       int rights, void** memory, uint64_t* buffer);
-/* Waits until no peer can write there. BRAID_ERROR_ARGUMENT while a request uses the memory.
- * BRAID_ERROR_UNAVAILABLE if a peer still has access at the limit: keep the memory then, and call
- * again, which waits again. Meanwhile no request can use it any more. */
+/* Waits until no peer can write there. If it was the last memory of a context that the caller has
+ * made itself, also until nothing of the engine's is left there, for which the driver waits for the
+ * context's streams. BRAID_ERROR_ARGUMENT while a request uses the memory.
+ * BRAID_ERROR_UNAVAILABLE if that is not so at the limit: keep the memory then, and call again,
+ * which waits again. Meanwhile no request can use it any more. */
 BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t buffer,
                                                         uint64_t limit_us);
 

@@ -246,6 +246,7 @@ bool Engine::step(uint64_t now_ns) {
   bool is_busy = fabric_.step(now_ns);
   is_busy = memory_.step(now_ns) || is_busy;
   is_busy = mapped_.step(now_ns) || is_busy;
+  is_busy = owned_->exports.step() || is_busy;
   is_busy = owned_->jobs->step() || is_busy;
   if (owned_->gpu != nullptr) is_busy = owned_->gpu->step() || is_busy;
   is_busy = file_.step(now_ns) || is_busy;
@@ -264,7 +265,7 @@ bool Engine::step(uint64_t now_ns) {
   mapped_.look(now_ns);
   if (options_.shares != nullptr) options_.shares->look(scheduler_, rail_numbers_, now_ns);
   post_all();
-  return is_busy;
+  return give_up_on_files() || is_busy;
 }
 
 void Engine::post_all() {
@@ -326,7 +327,8 @@ void Engine::take(const PieceEnd& end) {
   const bool is_the_owners = end.cause != Cause::kNone && end.cause != Cause::kPathFailed;
   if (posted != posted_.end()) {
     Running* running = running_.find(posted->second.request);
-    if (is_the_owners && running != nullptr && running->cause == Cause::kNone) {
+    if (is_the_owners && running != nullptr && running->cause == Cause::kNone &&
+        !scheduler_.is_stopped(posted->second.request)) {
       running->cause = end.cause;
       scheduler_.cancel(posted->second.request, now_ns_);
     }

@@ -83,8 +83,8 @@ Result<uint64_t> Engine::add_buffer(MutableBytes memory, Rights rights, File fil
   buffer.lane = lane;
   buffer.place = lane == nullptr ? options_.places.of_host(memory.data())
                                  : options_.places.of_gpu(lane->gpu());
-  if (lane != nullptr) owned_->gpu->add(lane);
   BRAID_LET(id, add_buffer(std::move(buffer)));
+  if (lane != nullptr) owned_->gpu->add(lane);
   if (file.is_open() && owned_->sharing != nullptr)
     owned_->sharing->add(id, memory, rights, std::move(file));
   return id;
@@ -114,13 +114,15 @@ uint64_t Engine::add_stage(MutableBytes memory) {
 }
 
 Status Engine::remove_buffer(uint64_t buffer) {
-  if (owned_->buffers.find(buffer) == nullptr)
-    return Status::error("there is no such buffer (any more)");
+  const Buffer* const known = owned_->buffers.find(buffer);
+  if (known == nullptr) return Status::error("there is no such buffer (any more)");
   if (uses_.contains(buffer))
     return Status::error("a request that has not ended uses the buffer", "Wait, or cancel it");
   if (owned_->sharing != nullptr) owned_->sharing->remove(buffer);
+  const std::shared_ptr<fabric::gpu::Lane> lane = known->lane;
   owned_->buffers.remove(buffer);
   fabric_.retire_buffer(buffer);
+  if (lane != nullptr && owned_->gpu->remove(lane)) through_->leave(lane);
   return {};
 }
 
@@ -308,58 +310,19 @@ void Engine::look_after_processes() {
     }
 }
 
-// ---- Files ----
-
-Result<uint64_t> Engine::ask_for_file(uint64_t segment, const std::string& path, Rights wanted) {
-  const Segment* found = segments_.find(segment);
-  if (found == nullptr) return no_such_segment();
-  if (path.size() > kPathBytesMax)
-    return Status::error("the path is longer than " + std::to_string(kPathBytesMax) + " bytes");
-  const Peer& peer = *peers_.find(found->peer);
-  const uint64_t token = ++tokens_;
-  if (peer.is_self) {
-    FileOpened own{token};
-    own.cause = owned_->exports.open(path, wanted, own.file, own.size_bytes);
-    own_files_[token] = own;
-  } else {
-    fabric_.ask_for_file(peer.who, {token, wanted, path});
-  }
-  return token;
-}
-
-std::optional<FileOpened> Engine::take_file(uint64_t token) {
-  const auto own = own_files_.extract(token);
-  return own.empty() ? fabric_.take_file(token) : std::optional(own.mapped());
-}
-
-void Engine::forget_file(uint64_t token) {
-  own_files_.erase(token);
-  fabric_.forget_file(token);
-}
-
-Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
-  const Segment* found = segments_.find(segment);
-  if (found == nullptr) return no_such_segment();
-  if (opened.cause != Cause::kNone) return failure(opened.cause);
-  ++peers_.find(found->peer)->segments;
-  return segments_.add({found->peer, {}, {}, {}, opened.file, opened.size_bytes});
-}
-
-Result<uint64_t> Engine::file_bytes(uint64_t segment) const {
-  const Segment* found = segments_.find(segment);
-  if (found == nullptr) return no_such_segment();
-  return found->file != 0 ? Result(found->file_bytes) : Status::error("this segment is no file");
-}
+// ---- The driver ----
 
 std::vector<int> Engine::wait_descriptors() {
   std::vector<int> all = fabric_.wait_descriptors();
   all.push_back(owned_->jobs->descriptor());
+  all.push_back(owned_->exports.descriptor());
   if (owned_->gpu != nullptr) all.push_back(owned_->gpu->descriptor());
   return all;
 }
 
 bool Engine::arm() {
   return fabric_.arm() && memory_.arm() && mapped_.arm() && file_.arm() && owned_->jobs->arm() &&
+         owned_->exports.arm() &&
          (!gpu_ || (gpu_->arm() && owned_->gpu->arm() && !through_->has_ends()));
 }
 

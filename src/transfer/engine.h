@@ -86,8 +86,9 @@ class Engine {
   /// The memory that it shares with processes of this host; null: none, and it maps none of theirs.
   const Sharing* sharing() const { return owned_->sharing.get(); }
   /// Peers, and this process, name its files "name/path".
-  Status export_folder(const std::string& name, const std::string& folder, Rights rights) {
-    return owned_->exports.add(name, folder, rights);
+  /// `folder`: Exports::open_folder.
+  Status export_folder(const std::string& name, File folder, Rights rights) {
+    return owned_->exports.add(name, std::move(folder), rights);
   }
 
   // Segments.
@@ -307,6 +308,7 @@ class Engine {
   void request_ended(const RequestEnded& ended);
   uint64_t far_buffer(const Segment& segment, const Request& request) const;
   void release(uint64_t buffer);
+  bool give_up_on_files();
 
   EngineOptions options_;
   std::unique_ptr<Owned> owned_;
@@ -335,7 +337,8 @@ class Engine {
   std::unordered_map<uint64_t, size_t> uses_;  // requests, by buffer
   std::vector<uint64_t> ended_;
   uint64_t tokens_ = 0;
-  std::map<uint64_t, FileOpened> own_files_;  // answers, by token
+  /// Answers by token, to questions for files of this process; none: it is being opened.
+  std::map<uint64_t, std::optional<FileOpened>> own_files_;
   TransferStatistics statistics_;
 };
 

@@ -32,6 +32,19 @@ bool look_at(const Descriptor& file, struct statx& about) {
   return statx(file.get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &about) == 0;
 }
 
+/// Opens what is no FIFO or device, where an open may wait for anything. A file that somebody has
+/// leased (fcntl, F_SETLEASE) is waited for.
+int open_regular(int folder, const std::string& path, uint64_t flags) {
+  const int file = open_beneath(folder, path, flags | O_NONBLOCK);
+  if (file >= 0 || errno != EWOULDBLOCK) return file;
+  struct statx about {};
+  const Descriptor there(open_beneath(folder, path, O_PATH));
+  if (!look_at(there, about)) return -1;
+  if (S_ISREG(about.stx_mode)) return open_beneath(folder, path, flags);
+  errno = EWOULDBLOCK;
+  return -1;
+}
+
 bool is_same(const struct statx& one, const struct statx& other) {
   return one.stx_ino == other.stx_ino && one.stx_dev_major == other.stx_dev_major &&
          one.stx_dev_minor == other.stx_dev_minor;
@@ -51,13 +64,7 @@ size_t Exports::usual_open_max() {
   return std::clamp<size_t>(limit.rlim_cur / 8, 1, kOpenMax);
 }
 
-Status Exports::add(const std::string& name, const std::string& folder, Rights rights) {
-  BRAID_TRY(check_bare_name(name));
-  if (folders_.contains(name))
-    return Status::error("there is a folder exported as '" + name + "' already");
-  if (folders_.size() >= kExportsMax)
-    return Status::error("there are " + std::to_string(kExportsMax) + " exported folders already",
-                         "An engine exports no more than that");
+Result<Descriptor> Exports::open_folder(const std::string& folder) {
   Descriptor descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.is_open())
     return Status::error("the folder '" + folder + "' cannot be opened: " + std::strerror(errno),
@@ -65,8 +72,28 @@ Status Exports::add(const std::string& name, const std::string& folder, Rights r
   if (const Descriptor itself(open_beneath(descriptor.get(), ".", O_PATH)); !itself.is_open())
     return Status::error("this kernel cannot keep paths within a folder (openat2)",
                          "It needs Linux 5.6 or newer");
-  folders_[name] = {std::move(descriptor), rights};
+  return descriptor;
+}
+
+Status Exports::add(const std::string& name, Descriptor folder, Rights rights) {
+  BRAID_TRY(check_bare_name(name));
+  if (folders_.contains(name))
+    return Status::error("there is a folder exported as '" + name + "' already");
+  if (folders_.size() >= kExportsMax)
+    return Status::error("there are " + std::to_string(kExportsMax) + " exported folders already",
+                         "An engine exports no more than that");
+  folders_[name] = {std::make_shared<const Descriptor>(std::move(folder)), rights,
+                    folders_.size() + 1};
   return {};
+}
+
+Status Exports::add(const std::string& name, const std::string& folder, Rights rights) {
+  BRAID_LET(descriptor, open_folder(folder));
+  return add(name, std::move(descriptor), rights);
+}
+
+Exports::~Exports() {
+  for (OpenFile& file : take_idle(0)) close(std::move(file));
 }
 
 // ---- Paths ----
@@ -80,12 +107,17 @@ const Exports::Folder* Exports::folder_of(const std::string& path, std::string& 
   return &folder->second;
 }
 
-Cause Exports::look_up(const Folder& folder, const std::string& within, Rights wanted, bool makes,
+/// In a thread of the opener.
+void Exports::LookUp::run() {
+  to_close.clear();
+  cause = Exports::open_at(folder->get(), within, wanted, makes, found);
+}
+
+Cause Exports::open_at(int folder, const std::string& within, Rights wanted, bool makes,
                        Found& found) {
-  const int at = folder.descriptor.get();
   const uint64_t access = (wanted & kMayWrite) != 0 ? O_RDWR : O_RDONLY;
-  found.file.cached = Descriptor(
-      open_beneath(at, within, access | O_NONBLOCK | (makes ? uint64_t{O_CREAT} : uint64_t{0})));
+  found.file.cached =
+      Descriptor(open_regular(folder, within, access | (makes ? uint64_t{O_CREAT} : uint64_t{0})));
   if (!found.file.cached.is_open()) return cause_of_open(errno);
   struct statx about {};
   if (!look_at(found.file.cached, about) || !S_ISREG(about.stx_mode)) return Cause::kNoFile;
@@ -95,7 +127,7 @@ Cause Exports::look_up(const Folder& folder, const std::string& within, Rights w
     found.identity.born_s = about.stx_btime.tv_sec;
     found.identity.born_ns = about.stx_btime.tv_nsec;
   }
-  found.file.direct = Descriptor(open_beneath(at, within, access | O_DIRECT));
+  found.file.direct = Descriptor(open_beneath(folder, within, access | O_DIRECT));
   // Another file may have come to this path between the two opens.
   struct statx other {};
   if (!look_at(found.file.direct, other) || !is_same(about, other))
@@ -103,24 +135,64 @@ Cause Exports::look_up(const Folder& folder, const std::string& within, Rights w
   return Cause::kNone;
 }
 
-/// Closes unused files if there are no descriptors left.
-Cause Exports::look_up(const std::string& path, Rights wanted, bool makes, Found& found) {
-  std::string within;
-  const Folder* folder = folder_of(path, within);
-  if (folder == nullptr) return Cause::kNoFile;
-  if (wanted == kNoRights || (folder->rights & wanted) != wanted) return Cause::kNotAllowed;
-  const Cause cause = look_up(*folder, within, wanted, makes, found);
-  if (cause != Cause::kTooMuch || !close_idle(0)) return cause;
-  return look_up(*folder, within, wanted, makes, found);
+void Exports::look_up(const Incarnation& peer, const std::string& path, Rights wanted, bool makes,
+                      std::function<void(Cause, Found&)> then) {
+  auto asked = std::make_shared<LookUp>();
+  const Folder* folder = folder_of(path, asked->within);
+  const bool may = folder != nullptr && wanted != kNoRights && (folder->rights & wanted) == wanted;
+  if (folder == nullptr) return then(Cause::kNoFile, asked->found);
+  if (!may) return then(Cause::kNotAllowed, asked->found);
+  asked->peer = peer;
+  asked->folder = folder->descriptor;
+  asked->wanted = wanted;
+  asked->makes = makes;
+  asked->found.file.folder = folder->number;
+  asked->then = std::move(then);
+  start(asked);
+}
+
+void Exports::start(const std::shared_ptr<LookUp>& asked) {
+  opener_.start({asked->peer, asked->found.file.folder, false, [asked] { asked->run(); },
+                 [this, asked](bool was_run) {
+                   if (!was_run) asked->cause = Cause::kTooMuch;
+                   looked_up(asked);
+                 }});
+}
+
+/// Closes unused files if there were no descriptors left, and tries again.
+void Exports::looked_up(const std::shared_ptr<LookUp>& asked) {
+  if (asked->cause == Cause::kTooMuch) asked->to_close = take_idle(0);
+  if (!asked->to_close.empty()) return start(asked);
+  asked->then(asked->cause, asked->found);
+  close(std::move(asked->found.file));  // unless somebody has taken it
+}
+
+/// In a thread: a file system may write what it has kept back, and wait for its server.
+void Exports::close(OpenFile&& file) {
+  if (!file.cached.is_open() && !file.direct.is_open()) return;
+  const uint64_t folder = file.folder;
+  auto closed = std::make_shared<OpenFile>(std::move(file));
+  opener_.start({{}, folder, true, [closed = std::move(closed)] { *closed = {}; }, nullptr});
 }
 
 // ---- Files ----
 
-Cause Exports::open(const std::string& path, Rights wanted, uint64_t& file, uint64_t& size_bytes) {
-  Found found;
-  const Cause cause = look_up(path, wanted, (wanted & kMayWrite) != 0, found);
-  if (cause != Cause::kNone) return cause;
-  size_bytes = found.size_bytes;
+void Exports::open(const Incarnation& peer, const std::string& path, Rights wanted, Opened then) {
+  if (waiting_[peer] >= kWaitingMax) return then(Cause::kTooMuch, 0, 0);
+  ++waiting_[peer];
+  look_up(peer, path, wanted, (wanted & kMayWrite) != 0,
+          [this, peer, path, wanted, then = std::move(then)](Cause cause, Found& found) {
+            leave(peer);
+            if (cause != Cause::kNone) return then(cause, 0, 0);
+            opened(path, wanted, found, then);
+          });
+}
+
+void Exports::leave(const Incarnation& peer) {
+  if (--waiting_.at(peer) == 0) waiting_.erase(peer);
+}
+
+void Exports::opened(const std::string& path, Rights wanted, Found& found, const Opened& then) {
   uint64_t& number = numbers_[{path, wanted}];
   auto known = files_.find(number);
   const bool is_known = known != files_.end() && known->second.identity == found.identity &&
@@ -131,56 +203,88 @@ Cause Exports::open(const std::string& path, Rights wanted, uint64_t& file, uint
     known =
         files_.emplace(number, File{path, wanted, found.identity, nullptr, closed_.begin()}).first;
   }
-  file = number;
+  const uint64_t file = number;
   keep_open(file, known->second, std::move(found.file));
   if (files_.size() > files_max_) forget_oldest();
-  return Cause::kNone;
+  then(Cause::kNone, file, found.size_bytes);
 }
 
-Cause Exports::use(uint64_t number, Rights right, OpenFilePointer& opened) {
+Cause Exports::find(uint64_t number, Rights right, OpenFilePointer& opened) {
   const auto known = files_.find(number);
   if (known == files_.end()) return Cause::kNoFile;
   File& file = known->second;
   if ((file.rights & right) != right) return Cause::kNotAllowed;
-  if (file.open == nullptr) {
-    Found found;
-    const Cause cause = look_up(file.path, file.rights, false, found);
-    if (cause != Cause::kNone) return cause;
-    const bool is_the_same = found.identity == file.identity && found.identity.is_lasting();
-    if (!is_the_same) return Cause::kNoFile;
-    keep_open(number, file, std::move(found.file));
-  }
-  open_.splice(open_.begin(), open_, file.use);
+  if (file.open != nullptr) open_.splice(open_.begin(), open_, file.use);
   opened = file.open;
   return Cause::kNone;
+}
+
+void Exports::reopen(const Incarnation& peer, uint64_t number, Usable then) {
+  const auto known = files_.find(number);
+  if (known == files_.end()) return then(Cause::kNoFile, nullptr);
+  if (waiting_[peer] >= kWaitingMax) return then(Cause::kTooMuch, nullptr);
+  ++waiting_[peer];
+  std::vector<Usable>& all = reopening_[number];
+  all.push_back([this, peer, then = std::move(then)](Cause cause, const OpenFilePointer& opened) {
+    leave(peer);
+    then(cause, opened);
+  });
+  if (all.size() > 1) return;  // it is being opened already
+  look_up(peer, known->second.path, known->second.rights, false,
+          [this, number](Cause cause, Found& found) {
+            OpenFilePointer opened;
+            const Cause wrong = reopened(number, cause, found, opened);
+            const auto who = reopening_.extract(number);
+            for (const Usable& each : who.mapped()) each(wrong, opened);
+          });
+}
+
+Cause Exports::reopened(uint64_t number, Cause cause, Found& found, OpenFilePointer& opened) {
+  if (cause != Cause::kNone) return cause;
+  const auto known = files_.find(number);
+  if (known == files_.end()) return Cause::kNoFile;
+  const Identity& identity = known->second.identity;
+  const bool is_the_same = found.identity == identity && identity.is_lasting();
+  if (!is_the_same && known->second.open == nullptr) return Cause::kNoFile;
+  keep_open(number, known->second, is_the_same ? std::move(found.file) : OpenFile());
+  opened = known->second.open;
+  return Cause::kNone;
+}
+
+void Exports::use(const Incarnation& peer, uint64_t number, Rights right, Usable then) {
+  OpenFilePointer opened;
+  const Cause cause = find(number, right, opened);
+  if (cause == Cause::kNone && opened == nullptr) return reopen(peer, number, std::move(then));
+  then(cause, opened);
 }
 
 /// Keeps the file open, as the one that was used last.
 void Exports::keep_open(uint64_t number, File& file, OpenFile&& opened) {
   if (file.open == nullptr) {
-    file.open = std::make_shared<const OpenFile>(std::move(opened));
+    file.open = std::make_shared<OpenFile>(std::move(opened));
     closed_.erase(file.use);
     file.use = open_.insert(open_.begin(), number);
   } else {
     open_.splice(open_.begin(), open_, file.use);
+    close(std::move(opened));
   }
   const OpenFilePointer held = file.open;
-  (void)close_idle(open_max_);
+  for (OpenFile& idle : take_idle(open_max_)) close(std::move(idle));
 }
 
-/// Closes unused files until at most `open_max` are open or the others are in use. True: some were
-/// closed.
-bool Exports::close_idle(size_t open_max) {
-  const size_t before = open_.size();
+/// Takes unused files, until at most `open_max` are open or the others are in use.
+std::vector<OpenFile> Exports::take_idle(size_t open_max) {
+  std::vector<OpenFile> taken;
   for (auto each = open_.end(); open_.size() > open_max && each != open_.begin();) {
     --each;
     File& file = files_.at(*each);
     if (file.open.use_count() > 1) continue;
+    taken.push_back(std::move(*file.open));
     file.open = nullptr;
     const auto closed = each++;
     closed_.splice(closed_.begin(), open_, closed);
   }
-  return open_.size() < before;
+  return taken;
 }
 
 void Exports::forget_oldest() {

@@ -1,10 +1,13 @@
 // Folders of this host whose files peers may read or write, and their open files. No path or link
 // leads out of an exported folder (openat2, RESOLVE_BENEATH). A process may have few descriptors:
 // among files that nobody uses, only the most recently used stay open, and a closed file is opened
-// again when it is used. Not synchronised.
+// again when it is used. Threads open and close them (file_opener.h), so that a file system that
+// does not answer holds up nobody else. Not synchronised; nothing blocks but `add` and the
+// destructor.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -15,6 +18,7 @@
 #include "base/status.h"
 #include "transfer/description.h"
 #include "transfer/directory/socket.h"
+#include "transfer/file_opener.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -24,6 +28,7 @@ namespace braid::transfer {
 struct OpenFile {
   Descriptor cached;
   Descriptor direct;
+  uint64_t folder = 0;  ///< its number in Exports
 };
 using OpenFilePointer = std::shared_ptr<const OpenFile>;
 
@@ -35,26 +40,51 @@ class Exports {
   /// A quarter of the descriptors that this process may open, at two a file, but at most kOpenMax
   /// files.
   static size_t usual_open_max();
+  /// Questions of one peer that wait for files to be opened. Beyond, they fail as kTooMuch.
+  static constexpr size_t kWaitingMax = 1 << 16;
 
   /// `open_max`: how many unused files stay open. `files_max`: how many files are known.
   explicit Exports(size_t open_max = usual_open_max(), size_t files_max = kFilesMax)
       : open_max_(open_max), files_max_(files_max) {}
+  /// Calls nobody. Files that are still being opened or closed then: see file_opener.h.
+  ~Exports();
 
+  /// Opens a folder that is to be exported. It blocks as long as the file system does.
+  static Result<Descriptor> open_folder(const std::string& folder);
   /// Exports a folder. It stays open from now on, so renaming it changes nothing.
+  Status add(const std::string& name, Descriptor folder, Rights rights);
+  /// Opens it, too.
   Status add(const std::string& name, const std::string& folder, Rights rights);
+
+  /// What became of a question. In `step`, or at once if nothing has to be opened.
+  using Opened = std::function<void(Cause cause, uint64_t file, uint64_t size_bytes)>;
+  using Usable = std::function<void(Cause cause, const OpenFilePointer& opened)>;
+
   /// `path`: an export's name, a slash, and the path within it. A missing file is made if writing
   /// is wanted. `file` is its number: the same for the same path and rights as long as the same
-  /// file lies there. kTooMuch: this process may open no more descriptors.
-  Cause open(const std::string& path, Rights wanted, uint64_t& file, uint64_t& size_bytes);
+  /// file lies there. kTooMuch: this process may open no more descriptors. `peer`: who asks.
+  void open(const Incarnation& peer, const std::string& path, Rights wanted, Opened then);
   /// Checks the right and returns the open file, which stays open while the caller holds `opened`.
-  /// A file that was replaced or removed can still be used until it is closed; then kNoFile.
-  Cause use(uint64_t file, Rights right, OpenFilePointer& opened);
+  /// Null without a cause: it is closed, and `reopen` opens it. A file that was replaced or removed
+  /// can still be used until it is closed; then kNoFile.
+  Cause find(uint64_t file, Rights right, OpenFilePointer& opened);
+  void reopen(const Incarnation& peer, uint64_t file, Usable then);
+  /// Both.
+  void use(const Incarnation& peer, uint64_t file, Rights right, Usable then);
   std::vector<ExportDescription> describe() const;
+
+  /// Answers questions. True: some were answered.
+  bool step() { return opener_.step(); }
+  int descriptor() const { return opener_.descriptor(); }  ///< as FileOpener's
+  bool arm() { return opener_.arm(); }
+  /// Files that are being opened or closed.
+  size_t under_way() const { return opener_.under_way(); }
 
  private:
   struct Folder {
-    Descriptor descriptor;
+    std::shared_ptr<const Descriptor> descriptor;  // a thread may be opening a file there
     Rights rights = kNoRights;
+    uint64_t number = 0;
   };
   /// The identity of a file. Inode numbers are reused once nobody has the file open; together with
   /// the time of its birth they are unique.
@@ -74,18 +104,42 @@ class Exports {
     std::string path;
     Rights rights = kNoRights;
     Identity identity;
-    OpenFilePointer open;               // null: it is closed
+    std::shared_ptr<OpenFile> open;     // null: it is closed
     std::list<uint64_t>::iterator use;  // in open_ or closed_
   };
 
-  const Folder* folder_of(const std::string& path, std::string& within) const;
-  Cause look_up(const std::string& path, Rights wanted, bool makes, Found& found);
-  static Cause look_up(const Folder& folder, const std::string& within, Rights wanted, bool makes,
+  /// A path that is looked up in a thread.
+  struct LookUp {
+    Incarnation peer{};
+    std::shared_ptr<const Descriptor> folder;
+    std::string within;
+    Rights wanted = kNoRights;
+    bool makes = false;
+    std::vector<OpenFile> to_close;  // first, since no descriptor was left for it
+    Cause cause = Cause::kNone;
+    Found found;
+    std::function<void(Cause cause, Found& found)> then;
+    void run();
+  };
+
+  static Cause open_at(int folder, const std::string& within, Rights wanted, bool makes,
                        Found& found);
+  const Folder* folder_of(const std::string& path, std::string& within) const;
+  void look_up(const Incarnation& peer, const std::string& path, Rights wanted, bool makes,
+               std::function<void(Cause, Found&)> then);
+  void start(const std::shared_ptr<LookUp>& look_up);
+  void looked_up(const std::shared_ptr<LookUp>& look_up);
+  void leave(const Incarnation& peer);
+  void opened(const std::string& path, Rights wanted, Found& found, const Opened& then);
+  Cause reopened(uint64_t number, Cause cause, Found& found, OpenFilePointer& opened);
   void keep_open(uint64_t number, File& file, OpenFile&& opened);
-  bool close_idle(size_t open_max);
+  std::vector<OpenFile> take_idle(size_t open_max);
+  void close(OpenFile&& file);
   void forget_oldest();
 
+  FileOpener opener_;
+  std::map<Incarnation, size_t> waiting_;              // questions, by peer
+  std::map<uint64_t, std::vector<Usable>> reopening_;  // who waits, by file
   size_t open_max_;
   size_t files_max_;
   std::map<std::string, Folder> folders_;

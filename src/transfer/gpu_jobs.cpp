@@ -21,6 +21,16 @@ GpuJobs::GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier)
       told_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       ended_(std::make_shared<fabric::gpu::Ended>(told_.get())) {}
 
+GpuJobs::~GpuJobs() {
+  wait_for_all();
+  fabric::gpu::LaneEnds ends;
+  for (const auto& [lane, queue] : queues_)
+    if (lane->is_programs()) ends.add(*lane);
+  jobs_ = {};
+  queues_.clear();
+  ends.wait();
+}
+
 void GpuJobs::wait_for_all() {
   size_t under_way = 0;
   for (auto& [lane, queue] : queues_) under_way += std::exchange(queue.under_way, 0);
@@ -34,11 +44,23 @@ void GpuJobs::wait_for_all() {
 }
 
 void GpuJobs::add(const std::shared_ptr<fabric::gpu::Lane>& lane) {
-  const bool is_new = queues_.try_emplace(lane).second;
+  const auto [queue, is_new] = queues_.try_emplace(lane);
+  ++queue->second.buffers;
   if (!is_new || carrier_ == nullptr) return;
   lane->run([carrier = carrier_](CUresult context) {
     if (context == CUDA_SUCCESS) carrier->prepare();
   });
+}
+
+bool GpuJobs::remove(const std::shared_ptr<fabric::gpu::Lane>& lane) {
+  const auto queue = queues_.find(lane);
+  if (--queue->second.buffers > 0 || !lane->is_programs()) return false;
+  if (carrier_ != nullptr)
+    lane->run([carrier = carrier_](CUresult context) {
+      if (context == CUDA_SUCCESS) carrier->forget();
+    });
+  queues_.erase(queue);
+  return true;
 }
 
 void GpuJobs::start(GpuJob job) {

@@ -33,15 +33,17 @@ class GpuJobs {
  public:
   /// `carrier` makes large copies between host memory and a GPU; null: the driver makes them.
   explicit GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier = nullptr);
-  /// Waits as `wait_for_all` does.
-  ~GpuJobs() { wait_for_all(); }
+  /// Waits as `wait_for_all` does, and until nothing is left in contexts that the program has made.
+  ~GpuJobs();
   GpuJobs(const GpuJobs&) = delete;
   GpuJobs& operator=(const GpuJobs&) = delete;
 
   void start(GpuJob job);
-  /// To be called before a lane's first copy. The lane is kept until the end, since it may still
-  /// have work.
+  /// A buffer of the lane's context was registered. To be called before the lane's first copy.
   void add(const std::shared_ptr<fabric::gpu::Lane>& lane);
+  /// It is registered no more, and no copy uses it. True: it was the last one of a context that the
+  /// program has made, and may destroy now, so the lane is not held here any more.
+  bool remove(const std::shared_ptr<fabric::gpu::Lane>& lane);
   /// Calls `ended` of copies that have ended. True: a copy has ended.
   bool step();
   /// Blocks until no copy is under way. Does not call their `ended`.
@@ -57,6 +59,7 @@ class GpuJobs {
   };
   /// The copies of one lane.
   struct Queue {
+    size_t buffers = 0;  // of its context
     size_t under_way = 0;
     bool is_careful = false;       // copies go one at a time until `again` is empty
     std::deque<uint64_t> again;    // copies that failed beside others

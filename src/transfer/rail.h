@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -86,10 +87,11 @@ struct LinkStatistics {
 
 /// What peers may access in this process. It outlives the rails.
 struct Owned {
+  std::unique_ptr<GpuJobs> gpu;  ///< null: this process moves no GPU memory. It goes last: it waits
+                                 ///< for lanes, which the buffers hold too
   Buffers buffers;
   Exports exports;
   std::unique_ptr<FileJobs> jobs;
-  std::unique_ptr<GpuJobs> gpu;                ///< null: this process moves no GPU memory
   std::unique_ptr<Sharing> sharing = nullptr;  ///< null: peers map nothing
 };
 
@@ -209,8 +211,9 @@ class Rail {
     std::shared_ptr<Stage> stage;
     uint64_t stage_region = 0;
     std::vector<std::byte> stage_descriptor;
-    size_t file_writes = 0;  // jobs under way
-    bool is_marked = false;  // something is to be sent
+    size_t file_writes = 0;      // jobs under way
+    std::set<uint64_t> opening;  // tokens of files that are being opened
+    bool is_marked = false;      // something is to be sent
     LinkStatistics counts;
   };
   /// A piece of a file that this side writes.
@@ -344,14 +347,17 @@ class Rail {
   void take_answer(uint64_t id, Link& link, const FileWritten& answer);
   void end_file_piece_if_over(uint64_t piece);
   void end_file_pieces(uint64_t id);
-  void open_file(uint64_t id, const Link& link, const FileOpen& request);
+  void open_file(uint64_t id, Link& link, const FileOpen& request);
   void make_stage(uint64_t id, Link& link);
-  void write_file(uint64_t id, Link& link, const FileWrite& write);
+  void write_file(uint64_t id, const Link& link, const FileWrite& write);
+  void begin_file_write(uint64_t id, const FileWrite& write, Cause wrong,
+                        const OpenFilePointer& file);
 
   // rail_file_reads.cpp: files that the peer reads
   Cause serve_file(uint64_t id, Link& link, const ReadRequest& read);
   void read_files();
   bool read_next_part(Link& link);
+  void reopen(uint64_t read, const Link& link);
   StagePart take_stage_part();
   void part_read(uint64_t part, Cause cause);
   void part_served(const UnderWay& part, bool is_done);

@@ -19,8 +19,8 @@ constexpr size_t kHeldAtLeast = 2;  // and of each in any case
 }  // namespace
 
 Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
-  OpenFilePointer file;
-  if (const Cause wrong = owned_.exports.use(read.file, kMayRead, file); wrong != Cause::kNone)
+  OpenFilePointer file;  // null: its first part opens it
+  if (const Cause wrong = owned_.exports.find(read.file, kMayRead, file); wrong != Cause::kNone)
     return wrong;
   const auto lent = link.lent.find(read.lent);
   if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
@@ -59,6 +59,18 @@ bool Rail::read_next_part(Link& link) {
   const bool is_short = stage_parts_.empty() && stage_parts_held_ >= kHeldMax;
   if (link.stage_parts >= (is_short ? kHeldAtLeast : kHeldOfLink)) return false;
   const uint64_t number = link.file_reads.front();
+  OpenFilePointer file;
+  const Cause wrong = owned_.exports.find(file_reads_.find(number)->request.file, kMayRead, file);
+  if (wrong != Cause::kNone) {
+    file_reads_.find(number)->cause = wrong;
+    end_read_if_over(number);
+    return true;
+  }
+  if (file == nullptr) {
+    link.file_reads.pop_front();
+    reopen(number, link);
+    return true;
+  }
   StagePart memory = take_stage_part();
   if (memory.region == 0) {
     if (link.stage_parts > 0) return false;
@@ -76,14 +88,27 @@ bool Rail::read_next_part(Link& link) {
   const MutableBytes bytes = memory.stage->bytes().first(size_bytes);
   const auto stage = memory.stage;
   const uint64_t part = read_parts_.add({number, offset_bytes, size_bytes, std::move(memory)});
-  OpenFilePointer file;
-  const Cause wrong = owned_.exports.use(read.request.file, kMayRead, file);
-  if (wrong != Cause::kNone)
-    end_read_part(part, wrong);
-  else
-    owned_.jobs->start({false, std::move(file), bytes, read.request.address + offset_bytes,
-                        [this, part, stage](Cause cause) { part_read(part, cause); }});
+  owned_.jobs->start({false, std::move(file), bytes, read.request.address + offset_bytes,
+                      [this, part, stage](Cause cause) { part_read(part, cause); }});
   return true;
+}
+
+/// Opens a file that was closed. The read waits for it without memory, and the link's other reads
+/// go on.
+void Rail::reopen(uint64_t number, const Link& of) {
+  owned_.exports.reopen(of.who, file_reads_.find(number)->request.file,
+                        [this, number](Cause cause, const OpenFilePointer&) {
+                          FileRead* read = file_reads_.find(number);
+                          if (read == nullptr) return;
+                          Link* link = links_.find(read->link);
+                          if (link == nullptr || link->is_closed) cause = Cause::kPathFailed;
+                          if (read->cause == Cause::kNone) read->cause = cause;
+                          if (read->cause != Cause::kNone) return end_read_if_over(number);
+                          link->file_reads.push_front(number);
+                          if (!std::exchange(link->is_file_reader, true))
+                            file_readers_.push_back(read->link);
+                          read_files();
+                        });
 }
 
 /// The region of the result is 0 if there is no memory.

@@ -139,13 +139,16 @@ void Rail::end_file_pieces(uint64_t id) {
 
 // ---- The peer opens and writes ----
 
-void Rail::open_file(uint64_t id, const Link& link, const FileOpen& request) {
-  FileOpened answer;
-  answer.token = request.token;
-  const Cause cause =
-      owned_.exports.open(request.path, request.wanted, answer.file, answer.size_bytes);
-  answer.cause = known_in(link.version, cause);
-  send(id, answer);
+/// The peer asks again while the file system does not answer. It is opened once.
+void Rail::open_file(uint64_t id, Link& link, const FileOpen& request) {
+  if (!link.opening.insert(request.token).second) return;
+  owned_.exports.open(link.who, request.path, request.wanted,
+                      [this, id, token = request.token](Cause cause, uint64_t file, uint64_t size) {
+                        Link* then = links_.find(id);
+                        if (then == nullptr || then->is_closed) return;
+                        then->opening.erase(token);
+                        send(id, FileOpened{token, known_in(then->version, cause), file, size});
+                      });
 }
 
 void Rail::make_stage(uint64_t id, Link& link) {
@@ -173,16 +176,26 @@ void Rail::make_stage(uint64_t id, Link& link) {
   send(id, answer);
 }
 
-void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
-  OpenFilePointer file;
-  Cause wrong = owned_.exports.use(write.file, kMayWrite, file);
+void Rail::write_file(uint64_t id, const Link& link, const FileWrite& write) {
   const bool is_within = link.stage != nullptr &&
                          write.offset_bytes <= link.stage->bytes().size() &&
                          write.size_bytes <= link.stage->bytes().size() - write.offset_bytes &&
                          write.size_bytes > 0 && write.position < uint64_t{1} << 62;
-  if (!is_within)
-    wrong = Cause::kOutside;
-  else if (wrong == Cause::kNone && !is_within_file_limit(write.position + write.size_bytes))
+  if (!is_within) return send(id, FileWritten{write.id, known_in(link.version, Cause::kOutside)});
+  owned_.exports.use(link.who, write.file, kMayWrite,
+                     [this, id, write](Cause cause, const OpenFilePointer& file) {
+                       begin_file_write(id, write, cause, file);
+                     });
+}
+
+/// The file is open, or cannot be opened. Nothing is written for a link that was closed meanwhile:
+/// it counts as fenced.
+void Rail::begin_file_write(uint64_t id, const FileWrite& write, Cause wrong,
+                            const OpenFilePointer& file) {
+  Link* found = links_.find(id);
+  if (found == nullptr || found->is_closed) return;
+  Link& link = *found;
+  if (wrong == Cause::kNone && !is_within_file_limit(write.position + write.size_bytes))
     wrong = Cause::kFileError;
   if (wrong != Cause::kNone) return send(id, FileWritten{write.id, known_in(link.version, wrong)});
   ++link.file_writes;
@@ -192,8 +205,7 @@ void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
     --then->file_writes;
     send(id, FileWritten{answer, known_in(then->version, cause)});
   };
-  owned_.jobs->start({true, std::move(file),
-                      link.stage->bytes().subspan(write.offset_bytes, write.size_bytes),
+  owned_.jobs->start({true, file, link.stage->bytes().subspan(write.offset_bytes, write.size_bytes),
                       write.position, done});
 }
 

@@ -43,7 +43,7 @@
 #include "fabric/slot_map.h"
 #include "transfer/numbered.h"
 #include "transfer/policy/health.h"
-#include "transfer/policy/rail_rate.h"
+#include "transfer/policy/lane.h"
 #include "transfer/policy/retry.h"
 #include "transfer/policy/share.h"
 #include "transfer/policy/slicer.h"
@@ -235,6 +235,8 @@ class Scheduler {
   /// When the driver must look again if no posting ends before.
   uint64_t next_deadline_ns() const;
 
+  /// It was cancelled, or has failed otherwise, and postings of it have not ended.
+  bool is_stopped(uint64_t request) const;
   size_t request_count() const { return requests_.size(); }
   size_t open_postings() const { return postings_.size(); }
   size_t path_count() const { return paths_.size(); }
@@ -247,7 +249,6 @@ class Scheduler {
 
  private:
   // Defined in scheduler_state.h.
-  struct Lane;
   struct Rail;
   struct Path;
   struct Peer;

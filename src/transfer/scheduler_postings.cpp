@@ -257,25 +257,11 @@ void Scheduler::leave_front(Path& path) {
 
 void Scheduler::measure(const Open& open, uint64_t now_ns) {
   Path& path = paths_[open.path];
-  const uint64_t took_ns = now_ns - open.posted_ns;
-  const bool was_alone = path.lane.rate.ended_ns() <= open.posted_ns;
-  // If its bytes took most of the time, the difference says more of the rate's error. Until the
-  // rate is measured, that may be true of every large slice.
-  const double sending_ns = static_cast<double>(open.size_bytes) / path.lane.gbps(now_ns);
-  const double rest_ns = static_cast<double>(took_ns) - sending_ns;
-  if (was_alone && sending_ns < static_cast<double>(took_ns) / 2) {
-    if (open.size_bytes < RailRate::kTellingBytes)
-      path.base.add(rest_ns, now_ns);
-    else
-      path.base.add_if_less(rest_ns, now_ns);
-  }
+  measure_base(path.base, path.lane, open.size_bytes, open.posted_ns, now_ns);
   for_each_lane(*this, path, [&](Lane& lane) {
-    lane.rate.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
-    // The slice's last byte left one base latency ago, and the next slice followed it.
-    lane.begun_ns =
-        std::max(lane.begun_ns, now_ns - std::min(now_ns, static_cast<uint64_t>(path.base.ns())));
+    lane.delivered(open.size_bytes, open.posted_ns, path.base.ns(), now_ns);
   });
-  policy_->delivered(open.path, open.size_bytes, took_ns);
+  policy_->delivered(open.path, open.size_bytes, now_ns - open.posted_ns);
 }
 
 void Scheduler::ended(uint64_t posting, Ending how, uint64_t now_ns) {

@@ -177,6 +177,11 @@ void Scheduler::stop(uint64_t slot, Outcome why) {
   fence_what_is_late(request);
 }
 
+bool Scheduler::is_stopped(uint64_t request) const {
+  const auto at = slot_of_.find(request);
+  return at != slot_of_.end() && requests_.find(at->second)->is_stopped;
+}
+
 void Scheduler::fence_what_is_late(const Request& request) {
   if (!request.has_outcome()) return;
   for (const uint64_t posting : request.open)

@@ -7,42 +7,6 @@
 
 namespace braid::transfer {
 
-/// A thing with a rate: a rail or a path.
-struct Scheduler::Lane {
-  explicit Lane(double gbps) : rate(gbps), nominal_gbps(gbps) {}
-
-  RailRate rate;
-  double nominal_gbps;
-  double share = 1;
-  double pace_gbps = 0;       // 0: none
-  double pace_ns = 0;         // when the pace allows the next slice
-  uint64_t bytes = 0;         // in flight
-  uint64_t urgent_bytes = 0;  // of those
-  uint64_t begun_ns = 0;      // about when the slices in flight began to be sent
-  /// The measured rate is what other processes leave. It is limited by our pace or by our share.
-  double gbps(uint64_t now_ns) const {
-    const double measured = rate.at(now_ns, bytes == 0);
-    if (pace_gbps > 0) return std::min(measured, pace_gbps);
-    return share < 1 ? std::min(measured, nominal_gbps * share) : measured;
-  }
-  /// The part of the window that applies: where a pace limits the lane, the whole window.
-  double window_part() const { return pace_gbps > 0 ? 1 : share; }
-  /// A process that other processes held back may catch up a little.
-  void keep_pace(uint64_t size_bytes, uint64_t now_ns) {
-    constexpr double kCatchUpNs = 2e6;
-    if (pace_gbps <= 0) return;
-    pace_ns = std::max(pace_ns, static_cast<double>(now_ns) - kCatchUpNs) +
-              static_cast<double>(size_bytes) / pace_gbps;
-  }
-  bool is_held(uint64_t now_ns) const {
-    return pace_gbps > 0 && pace_ns > static_cast<double>(now_ns);
-  }
-  /// About when all bytes in flight will have been sent.
-  double sent_ns(uint64_t now_ns) const {
-    return static_cast<double>(begun_ns) + static_cast<double>(bytes) / gbps(now_ns);
-  }
-};
-
 struct Scheduler::Rail {
   explicit Rail(const RailSpec& spec) : lane(spec.nominal_gbps) {}
 

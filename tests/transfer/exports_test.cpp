@@ -17,11 +17,14 @@
 #include "base/clock.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/directory/server.h"
+#include "transfer/exports_calls.h"
 
 namespace braid::transfer {
 namespace {
 
 namespace fs = std::filesystem;
+using test::open_now;
+using test::use_now;
 
 size_t descriptors() {
   return static_cast<size_t>(
@@ -65,13 +68,13 @@ class ExportsTest : public testing::Test {
   }
   uint64_t open(const std::string& name, Rights rights = kMayRead) {
     uint64_t file = 0, size_bytes = 0;
-    EXPECT_EQ(exports_.open("kv/" + name, rights, file, size_bytes), Cause::kNone) << name;
+    EXPECT_EQ(open_now(exports_, "kv/" + name, rights, file, size_bytes), Cause::kNone) << name;
     return file;
   }
   /// Its bytes, or why there are none.
   std::string read(uint64_t file) {
     OpenFilePointer opened;
-    const Cause cause = exports_.use(file, kMayRead, opened);
+    const Cause cause = use_now(exports_, file, kMayRead, opened);
     if (cause != Cause::kNone) return cause_name(cause);
     std::string text(64, ' ');
     const ssize_t got = pread(opened->cached.get(), text.data(), text.size(), 0);
@@ -107,7 +110,7 @@ TEST_F(ExportsTest, ManyFilesAreUsedThoughFewAreOpen) {
 TEST_F(ExportsTest, AFileThatIsHeldStaysOpenAndIsWhatItWas) {
   write("held", "old");
   OpenFilePointer held;
-  ASSERT_EQ(exports_.use(open("held"), kMayRead, held), Cause::kNone);
+  ASSERT_EQ(use_now(exports_, open("held"), kMayRead, held), Cause::kNone);
   use_others();
   replace("held", "new");
   std::string text(3, ' ');
@@ -136,11 +139,11 @@ TEST_F(ExportsTest, OneThatIsWrittenIsNotMadeAgainWhenItWasRemoved) {
   ASSERT_TRUE(fs::exists(root_ / "made"));
   use_others();
   OpenFilePointer opened;
-  EXPECT_EQ(exports_.use(file, kMayWrite, opened), Cause::kNone);
+  EXPECT_EQ(use_now(exports_, file, kMayWrite, opened), Cause::kNone);
   opened = nullptr;
   use_others();
   fs::remove(root_ / "made");
-  EXPECT_EQ(exports_.use(file, kMayWrite, opened), Cause::kNoFile);
+  EXPECT_EQ(use_now(exports_, file, kMayWrite, opened), Cause::kNoFile);
   EXPECT_FALSE(fs::exists(root_ / "made"));
 }
 
@@ -151,24 +154,24 @@ TEST_F(ExportsTest, TheOldestAreForgottenWhicheverOfThemWasReplaced) {
   ASSERT_TRUE(few.add("few", root_.string(), kMayRead).ok());
   const auto open_few = [&](const std::string& name) {
     uint64_t file = 0, size_bytes = 0;
-    EXPECT_EQ(few.open("few/" + name, kMayRead, file, size_bytes), Cause::kNone);
+    EXPECT_EQ(open_now(few, "few/" + name, kMayRead, file, size_bytes), Cause::kNone);
     return file;
   };
   const auto is_known = [&](uint64_t file) {
     OpenFilePointer opened;
-    return few.use(file, kMayRead, opened) == Cause::kNone;
+    return use_now(few, file, kMayRead, opened) == Cause::kNone;
   };
   write("session", "old");
   OpenFilePointer held;
   const uint64_t before = open_few("session");
-  ASSERT_EQ(few.use(before, kMayRead, held), Cause::kNone);
+  ASSERT_EQ(use_now(few, before, kMayRead, held), Cause::kNone);
   replace("session", "new");
   const uint64_t after = open_few("session");
   ASSERT_NE(after, before);
   held = nullptr;
   // The new one goes first, then the old one, of the same path.
   OpenFilePointer used;
-  ASSERT_EQ(few.use(before, kMayRead, used), Cause::kNone) << "it is still open";
+  ASSERT_EQ(use_now(few, before, kMayRead, used), Cause::kNone) << "it is still open";
   used = nullptr;
   std::vector<uint64_t> others;
   for (size_t i = 0; i <= kKnown; ++i) {
@@ -187,11 +190,11 @@ TEST_F(ExportsTest, WhereNoDescriptorIsLeftIdleFilesMakeRoomAndThenItIsTooMuch) 
   OpenFilePointer held;
   const NoMoreDescriptors all;
   const uint64_t two = open("two");  // in the place of the other one
-  ASSERT_EQ(exports_.use(two, kMayRead, held), Cause::kNone);
+  ASSERT_EQ(use_now(exports_, two, kMayRead, held), Cause::kNone);
   OpenFilePointer opened;
-  EXPECT_EQ(exports_.use(one, kMayRead, opened), Cause::kTooMuch);
+  EXPECT_EQ(use_now(exports_, one, kMayRead, opened), Cause::kTooMuch);
   uint64_t file = 0, size_bytes = 0;
-  EXPECT_EQ(exports_.open("kv/one", kMayRead, file, size_bytes), Cause::kTooMuch);
+  EXPECT_EQ(open_now(exports_, "kv/one", kMayRead, file, size_bytes), Cause::kTooMuch);
   held = nullptr;
   EXPECT_EQ(read(one), "1");
 }

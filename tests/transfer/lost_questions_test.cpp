@@ -40,7 +40,7 @@ class LostQuestionsTest : public testing::TestWithParam<Question> {
     if (!is_of_file)
       return {id, operation, buffer_, mine_, reinterpret_cast<uint64_t>(theirs_.data()), 0};
     uint64_t file = 0, size_bytes = 0;
-    EXPECT_EQ(owner_.owned.exports.open("kv/log", kMayWrite, file, size_bytes), Cause::kNone);
+    EXPECT_EQ(open_now(owner_.owned.exports, "kv/log", kMayWrite, file, size_bytes), Cause::kNone);
     return {id, operation, buffer_, mine_, 0, file};
   }
 

@@ -31,7 +31,7 @@ class TransferPeers : public testing::Test {
     std::ofstream(root_ / name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<ptrdiff_t>(size_bytes));
     uint64_t file = 0, its_bytes = 0;
-    EXPECT_EQ(owner.owned.exports.open("kv/" + name, kMayRead, file, its_bytes), Cause::kNone);
+    EXPECT_EQ(open_now(owner.owned.exports, "kv/" + name, kMayRead, file, its_bytes), Cause::kNone);
     return file;
   }
 
@@ -108,7 +108,7 @@ TEST_F(TransferPeers, BuffersThatCameAndWentAreNotCounted) {
 
 TEST_F(TransferPeers, AnOwnerWithoutRoomForWritesFailsThemAndKeepsItsLink) {
   uint64_t file = 0, size_bytes = 0;
-  ASSERT_EQ(owner.owned.exports.open("kv/new", kMayWrite, file, size_bytes), Cause::kNone);
+  ASSERT_EQ(open_now(owner.owned.exports, "kv/new", kMayWrite, file, size_bytes), Cause::kNone);
   std::vector<std::byte> memory(4096);
   Side& me = net.add();
   const uint64_t buffer = net.add_buffer(me, memory, kNoRights), link = net.connect(me, owner);
@@ -122,7 +122,7 @@ TEST_F(TransferPeers, AnOwnerWithoutRoomForWritesFailsThemAndKeepsItsLink) {
 /// It says so of parts that are still on their way to it.
 TEST_F(TransferPeers, AnOwnerThatSaysTooEarlyThatItHasWrittenEndsNobody) {
   uint64_t file = 0, size_bytes = 0;
-  ASSERT_EQ(owner.owned.exports.open("kv/new", kMayWrite, file, size_bytes), Cause::kNone);
+  ASSERT_EQ(open_now(owner.owned.exports, "kv/new", kMayWrite, file, size_bytes), Cause::kNone);
   std::vector<std::byte> memory(2 * kStagedBytes);
   fill(memory, 1);
   Side& me = net.add();

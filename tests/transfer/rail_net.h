@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "fabric/sim/network.h"
 #include "simulation/simulation.h"
+#include "transfer/exports_calls.h"
 #include "transfer/rail.h"
 
 namespace braid::transfer::test {
@@ -147,6 +148,7 @@ class RailNet {
   }
 
   void step(Side& side) {
+    settle(side.owned.exports);  // threads open files, in a time that is not simulated
     (void)side.owned.jobs->step();
     for (bool is_busy = true; is_busy;) {
       is_busy = side.rail->step(now_ns());

@@ -2,8 +2,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -72,6 +74,18 @@ void LaneEnd::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return state_ != State::kBegun; });
   if (state_ == State::kOver && thread_.joinable()) thread_.join();
+}
+
+bool LaneEnd::wait_until(uint64_t end_ns) {
+  {
+    std::unique_lock lock(mutex_);
+    const std::chrono::nanoseconds since_start(
+        static_cast<int64_t>(std::min<uint64_t>(end_ns, std::numeric_limits<int64_t>::max())));
+    const std::chrono::steady_clock::time_point end{since_start};
+    if (!changed_.wait_until(lock, end, [&] { return state_ != State::kBegun; })) return false;
+  }
+  wait();
+  return true;
 }
 
 bool LaneEnd::is_over() const {

@@ -36,6 +36,8 @@ class LaneEnd {
   /// Waits for the last driver call of the lane, if nobody holds the lane any more. Otherwise
   /// returns at once.
   void wait();
+  /// The same, until `end_ns` of the monotonic clock. False: the driver holds it up still.
+  bool wait_until(uint64_t end_ns);
   bool is_over() const;
 
  private:

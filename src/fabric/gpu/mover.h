@@ -44,6 +44,8 @@ class Carrier {
   /// Called before the first copy of a lane. It may load code, for which the driver waits for the
   /// context's streams.
   virtual void prepare() = 0;
+  /// Called after the last copy in the context, which the program may destroy then.
+  virtual void forget() = 0;
   virtual CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) = 0;
 };
 

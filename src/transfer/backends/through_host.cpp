@@ -41,10 +41,32 @@ void ThroughHost::post(Backend& backend, uint32_t way, uint32_t carrier, const P
                 Pipeline(piece.local.size(), kChunkBytes, {credits})};
   Stage& stage = stage_of(moving);
   if (!make(stage)) return ends_.push_back({piece.id, Cause::kTooMuch, false});
-  if (stage.pinned_by.insert(moving.gpu->lane.get()).second) moving.gpu->lane->pin(stage.memory);
+  pin(stage, moving.gpu->lane);
   ++held_[way];
   waiting_.push_back(moving_.add(std::move(moving)));
   begin_waiting();
+}
+
+void ThroughHost::pin(Stage& stage, const std::shared_ptr<fabric::gpu::Lane>& lane) {
+  leaving_.erase(lane);
+  if (stage.pinned_by != nullptr) return;
+  stage.pinned_by = lane;
+  lane->pin(stage.memory);
+}
+
+void ThroughHost::leave(const std::shared_ptr<fabric::gpu::Lane>& lane) {
+  leaving_.insert(lane);
+  leave_lanes();
+}
+
+void ThroughHost::leave_lanes() {
+  if (leaving_.empty() || !copying_.empty()) return;
+  for (Stage& stage : stages_) {
+    if (!leaving_.contains(stage.pinned_by)) continue;
+    stage.pinned_by->unpin(stage.memory);
+    stage.pinned_by.reset();
+  }
+  leaving_.clear();
 }
 
 /// Gives each waiting piece all the memory that it needs at once, or none. A piece that gets none
@@ -125,6 +147,7 @@ void ThroughHost::copy(uint64_t number, const Moving& moving, const Pipeline::St
   job.regions = moving.gpu->id << 32 ^ stage_of(moving).buffer;
   job.ended = [this, number, step, way = moving.way](bool ok) {
     if (--copying_[way] == 0) copying_.erase(way);
+    leave_lanes();
     step_ended(number, step, ok ? Cause::kNone : Cause::kGpuError);
   };
   ++copying_[moving.way];

@@ -43,6 +43,9 @@ class ThroughHost {
   void stop(uint32_t way);
   /// Whether pieces of the way are under way, perhaps on their last hop.
   bool holds(uint32_t way) const;
+  /// Nothing of the lane's context is registered any more. What it has pinned is unpinned once no
+  /// other context copies through it, and pinned again by the next one that does.
+  void leave(const std::shared_ptr<fabric::gpu::Lane>& lane);
   /// Ways with chunks that are being copied from or to a GPU now.
   const std::map<uint32_t, size_t>& copying() const { return copying_; }
 
@@ -55,7 +58,7 @@ class ThroughHost {
     uint64_t buffer = 0;
     std::vector<uint32_t> free;         // parts
     std::map<uint32_t, size_t> leased;  // by way
-    std::set<const fabric::gpu::Lane*> pinned_by;
+    std::shared_ptr<fabric::gpu::Lane> pinned_by;
   };
   struct Moving {
     Backend* backend = nullptr;
@@ -79,6 +82,8 @@ class ThroughHost {
 
   Stage& stage_of(const Moving& moving) { return stages_[moving.is_write() ? 1 : 0]; }
   bool make(Stage& stage);
+  void pin(Stage& stage, const std::shared_ptr<fabric::gpu::Lane>& lane);
+  void leave_lanes();
   void begin_waiting();
   bool lease(Moving& moving);
   void advance(uint64_t number);
@@ -96,6 +101,7 @@ class ThroughHost {
   std::map<uint32_t, size_t> held_;     // pieces, by way
   std::map<uint32_t, size_t> copying_;  // copies, by way
   std::deque<uint64_t> waiting_;        // for a lease, in order
+  std::set<std::shared_ptr<fabric::gpu::Lane>> leaving_;
   std::vector<PieceEnd> ends_;
 };
 

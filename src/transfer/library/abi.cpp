@@ -138,8 +138,7 @@ braid_status braid_transfer_unregister_memory(braid_transfer* transfer, uint64_t
       return transfer->retired.contains(buffer);
     };
     if (!is_retired()) {
-      const Status wrong =
-          service.with_here([&](Engine& engine) { return engine.remove_buffer(buffer); });
+      const Status wrong = service.remove_buffer(buffer);
       if (!wrong.ok()) return report(wrong);
     }
     const Status held = service.wait_until_free(buffer, limit_us);

@@ -16,7 +16,7 @@
 
 struct braid_transfer {
   std::map<uint64_t, braid::MappedPages> allocations;  // by buffer; after the service
-  std::set<uint64_t> retired;  // buffers that peers had not let go when unregister returned
+  std::set<uint64_t> retired;  // buffers that were still in use when unregister returned
   std::mutex mutex;            // of `allocations` and `retired`
   std::unique_ptr<braid::transfer::Service> service;
   braid::abi::Process process;

@@ -137,8 +137,10 @@ braid_status braid_transfer_export_folder(braid_transfer* transfer, const char* 
       transfer,
       [&](Service& service) {
         if (!are_rights(rights)) return report(BRAID_ERROR_ARGUMENT, kWrongRights);
+        auto opened = Exports::open_folder(folder);  // without the engine: it may take long
+        if (!opened.ok()) return report(opened.status());
         return report(service.with([&](Engine& engine) {
-          return engine.export_folder(name, folder, static_cast<Rights>(rights));
+          return engine.export_folder(name, std::move(opened).value(), static_cast<Rights>(rights));
         }));
       },
       name, folder);

@@ -39,6 +39,7 @@ MultipathCopies::Functions MultipathCopies::find() {
   const bool has_all = find_function(library, "braid_open", found.open) &&
                        find_function(library, "braid_close", found.close) &&
                        find_function(library, "braid_prepare", found.prepare) &&
+                       find_function(library, "braid_forget_context", found.forget) &&
                        find_function(library, "braid_copy", found.copy) &&
                        find_function(library, "braid_last_cuda_error", found.last_cuda_error);
   return has_all ? found : Functions{};
@@ -52,6 +53,13 @@ void MultipathCopies::prepare() {
   const std::lock_guard lock(opening_);
   if (!std::exchange(is_opened_, true)) open();
   if (engine_ != nullptr) (void)call_.prepare(engine_);  // else the driver makes the copies
+}
+
+void MultipathCopies::forget() {
+  CUcontext context = nullptr;
+  if (engine_ == nullptr) return;
+  if (fabric::gpu::process_driver()->cuCtxGetCurrent(&context) == CUDA_SUCCESS)
+    (void)call_.forget(engine_, context);
 }
 
 void MultipathCopies::open() {

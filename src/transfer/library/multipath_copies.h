@@ -21,6 +21,7 @@ class MultipathCopies final : public fabric::gpu::Carrier {
   MultipathCopies& operator=(const MultipathCopies&) = delete;
 
   void prepare() override;
+  void forget() override;
   CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) override;
 
  private:
@@ -28,6 +29,7 @@ class MultipathCopies final : public fabric::gpu::Carrier {
     decltype(&braid_open) open = nullptr;
     decltype(&braid_close) close = nullptr;
     decltype(&braid_prepare) prepare = nullptr;
+    decltype(&braid_forget_context) forget = nullptr;
     decltype(&braid_copy) copy = nullptr;
     decltype(&braid_last_cuda_error) last_cuda_error = nullptr;
   };

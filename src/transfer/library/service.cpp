@@ -210,10 +210,31 @@ Result<uint64_t> Service::open_file(uint64_t segment, const std::string& path, R
   return with([&](Engine& engine) { return engine.add_file(segment, *opened); });
 }
 
+Status Service::remove_buffer(uint64_t buffer) {
+  return with_here([&](Engine& engine) -> Status {
+    const Buffer* const known = engine.buffers().find(buffer);
+    const auto lane = known == nullptr ? nullptr : known->lane;
+    BRAID_TRY(engine.remove_buffer(buffer));
+    if (lane != nullptr) lanes_[buffer] = lane->end();
+    return {};
+  });
+}
+
 Status Service::wait_until_free(uint64_t buffer, uint64_t limit_us) {
-  if (wait(limit_us, [&](Engine& engine) { return !engine.is_in_use(buffer); })) return {};
-  return Status::error("a peer that does not answer may still write into the memory",
-                       "Keep it until the peer is given up");
+  const uint64_t end_ns = monotonic_after_ns(limit_us);
+  if (!wait(limit_us, [&](Engine& engine) { return !engine.is_in_use(buffer); }))
+    return Status::error("a peer that does not answer may still write into the memory",
+                         "Keep it until the peer is given up");
+  const auto lane = with([&](Engine&) {
+    const auto found = lanes_.find(buffer);
+    return found == lanes_.end() ? nullptr : found->second;
+  });
+  if (lane == nullptr) return {};
+  if (!lane->wait_until(end_ns))
+    return Status::error("the driver still holds up what is left in the memory's context",
+                         "Keep the context until its streams have ended");
+  with([&](Engine&) { lanes_.erase(buffer); });
+  return {};
 }
 
 bool Service::wait(uint64_t limit_us, const std::function<bool(Engine&)>& is_so) {

@@ -12,9 +12,11 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
+#include "fabric/gpu/lane.h"
 #include "fabric/library/looks.h"
 #include "fabric/sleep.h"
 #include "topology/machine.h"
@@ -50,7 +52,10 @@ class Service {
   /// Blocks until the segment's owner has opened the file, or the limit.
   Result<uint64_t> open_file(uint64_t segment, const std::string& path, Rights wanted,
                              uint64_t limit_us);
-  /// Blocks until no peer can write in a buffer that was removed, or the limit.
+  /// As Engine::remove_buffer. `wait_until_free` is to be called next.
+  Status remove_buffer(uint64_t buffer);
+  /// Blocks until no peer can write in a buffer that was removed, and nothing is left in a context
+  /// that the program has made, if the buffer was the last one there; or until the limit.
   Status wait_until_free(uint64_t buffer, uint64_t limit_us);
 
   /// Returns `call(engine)`, which may be called in another thread. Nobody else uses the engine
@@ -127,6 +132,8 @@ class Service {
   EventDescriptor events_;
   EndedBatches ended_{events_};
   std::deque<Notified> notifications_;
+  /// By buffers that were removed; under the mutex.
+  std::unordered_map<uint64_t, std::shared_ptr<fabric::gpu::LaneEnd>> lanes_;
   fabric::Drivers drivers_;
   std::thread thread_;
 };

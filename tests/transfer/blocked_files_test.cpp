@@ -1,0 +1,254 @@
+// File systems that do not answer an `open`: here a lease that a test holds on the file, for which
+// the kernel lets every other `open` wait.
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include "transfer/owner.h"
+
+namespace braid::transfer::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Cause = Transfer::Cause;
+constexpr size_t kBytes = 2 << 20;
+
+int threads() {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/task");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+void write_file(const fs::path& path, uint64_t seed) {
+  std::vector<std::byte> bytes(kBytes);
+  fill(bytes, seed);
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), kBytes);
+}
+
+std::optional<size_t> wrong_in_file(const fs::path& path, uint64_t seed) {
+  std::vector<char> text(kBytes);
+  std::ifstream(path, std::ios::binary).read(text.data(), kBytes);
+  return wrong_at(std::as_bytes(std::span(text)), seed);
+}
+
+/// Nobody else has the file open, and nobody opens it until the end.
+class Lease {
+ public:
+  explicit Lease(const fs::path& path) {
+    signal(SIGIO, SIG_IGN);       // the kernel says so when somebody waits
+    EXPECT_TRUE(eventually([&] {  // it may be about to be closed
+      file_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+      if (fcntl(file_, F_SETLEASE, F_WRLCK) == 0) return true;
+      close(file_);
+      return false;
+    })) << "somebody has it open";
+  }
+  ~Lease() { end(); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  /// Somebody's `open` waits. The kernel ends that after /proc/sys/fs/lease-break-time, 45 s.
+  bool holds_somebody() const {
+    const int lease = fcntl(file_, F_GETLEASE);
+    return lease == F_UNLCK || lease == F_RDLCK;
+  }
+  void end() {
+    if (file_ < 0) return;
+    fcntl(file_, F_SETLEASE, F_UNLCK);
+    close(file_);
+    file_ = -1;
+  }
+
+ private:
+  int file_ = -1;
+};
+
+class TransferBlockedFiles : public testing::Test {
+ protected:
+  TransferBlockedFiles() {
+    fs::create_directories(root);
+    write_file(leased, 1);
+    write_file(root / "model", 2);
+  }
+  ~TransferBlockedFiles() override { fs::remove_all(root); }
+
+  /// A process that keeps few files open.
+  std::unique_ptr<Owner> owner_of_few() const {
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit few{256, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    auto owner = std::make_unique<Owner>(
+        std::vector<std::string>{"provider=tcp;ofi_rxm", "writable=" + root.string()});
+    setrlimit(RLIMIT_NOFILE, &before);
+    return owner;
+  }
+  static Transfer::Options options() {
+    Transfer::Options options;
+    options.providers = {"tcp;ofi_rxm"};
+    return options;
+  }
+  static Transfer::Segment open(Initiator& me, const std::string& name) {
+    const auto file =
+        me.transfer.open_file(me.segment, "writable/" + name, {true, true}, Initiator::kLimit);
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    return file.ok() ? file.value() : Transfer::Segment{};
+  }
+  /// Until the file that was opened before is closed at the owner.
+  void use_others(Initiator& me) const {
+    for (int i = 0; i < 40; ++i) open(me, "other" + std::to_string(i));
+  }
+  /// Memory of the owner, and a file that lies beside.
+  void others_go_on(Initiator& me, const Owner& owner, Transfer::Segment model) const {
+    for (int turn = 0; turn < 10; ++turn) {
+      Transfer::Request file = me.read(0, kBytes);
+      file.segment = model;
+      EXPECT_EQ(me.run({file, me.write(owner.addresses[Owner::kBoth], 4096, kBytes),
+                        me.read(owner.addresses[Owner::kBoth], 4096, kBytes + 4096)}),
+                std::vector(3, Cause::kDone));
+      EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 2), std::nullopt);
+    }
+  }
+
+  const fs::path root =
+      fs::path(testing::TempDir()) / ("braid-blocked-" + std::to_string(getpid()));
+  const fs::path leased = root / "leased";
+};
+
+TEST_F(TransferBlockedFiles, WhileOneIsOpenedEverythingElseOfItsOwnerGoesOn) {
+  const std::unique_ptr<Owner> owner = owner_of_few();
+  Initiator me(*owner, options());
+  const Transfer::Segment model = open(me, "model");
+  Lease lease(leased);
+  std::optional<Transfer::Segment> opened;
+  std::thread opening([&] { opened = open(me, "leased"); });
+  EXPECT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  others_go_on(me, *owner, model);
+  open(me, "other");
+  const auto late = me.transfer.open_file(me.segment, "writable/leased", {true, true}, 100ms);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(Transfer::cause_of(late.status()), Cause::kDeadline);
+  EXPECT_TRUE(lease.holds_somebody()) << "the others have waited for it";
+  lease.end();
+  opening.join();
+  Transfer::Request whole = me.read(0, kBytes);
+  whole.segment = *opened;
+  EXPECT_EQ(me.run({whole}), std::vector{Cause::kDone});
+  EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt);
+}
+
+/// A file that is open at its user may be closed at its owner, who opens it again.
+TEST_F(TransferBlockedFiles, RequestsForOneThatIsOpenedAgainWaitOrMeetTheirDeadline) {
+  const std::unique_ptr<Owner> owner = owner_of_few();
+  Initiator me(*owner, options());
+  const Transfer::Segment file = open(me, "leased");
+  use_others(me);
+  Lease lease(leased);
+  Transfer::Request patient = me.read(0, 1 << 20, kBytes + (1 << 20)),
+                    late = me.read(0, 4096, kBytes + 8192);
+  patient.segment = late.segment = file;
+  late.limit = 200ms;
+  const Transfer::Batch waits = me.submit({patient}), ends = me.submit({late});
+  EXPECT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  others_go_on(me, *owner, open(me, "model"));
+  EXPECT_EQ(me.end(ends).front().cause, Cause::kDeadline);
+  EXPECT_TRUE(lease.holds_somebody()) << "the others have waited for it";
+  EXPECT_FALSE(me.transfer.wait(waits, 0ms).value());
+  lease.end();
+  EXPECT_EQ(me.end(waits).front().cause, Cause::kDone);
+  EXPECT_EQ(wrong_at({static_cast<std::byte*>(patient.local), patient.size_bytes}, 1),
+            std::nullopt);
+}
+
+TEST_F(TransferBlockedFiles, AWriteThatWasGivenUpWritesNothingOnceTheFileIsOpen) {
+  const std::unique_ptr<Owner> owner = owner_of_few();
+  Initiator me(*owner, options());
+  const Transfer::Segment file = open(me, "leased");
+  use_others(me);
+  Lease lease(leased);
+  fill(me.memory, 3);
+  Transfer::Request late = me.write(0, kBytes);
+  late.segment = file;
+  late.limit = 200ms;
+  const Transfer::Batch ends = me.submit({late});
+  EXPECT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  EXPECT_EQ(me.end(ends).front().cause, Cause::kDeadline);
+  EXPECT_TRUE(lease.holds_somebody());
+  lease.end();
+  Transfer::Request whole = me.read(0, kBytes);
+  whole.segment = file;
+  EXPECT_EQ(me.run({whole}), std::vector{Cause::kDone});
+  EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt);
+  EXPECT_EQ(wrong_in_file(leased, 1), std::nullopt);
+}
+
+/// Of this process itself, whose engine is closed while the file system still does not answer.
+TEST_F(TransferBlockedFiles, OfItsOwnHoldUpNoEngineNorItsEnd) {
+  auto transfer = std::make_optional(Transfer::open({}).value());
+  ASSERT_TRUE(transfer->export_folder("store", root.string(), {true, true}).ok());
+  const auto own = transfer->open_segment(transfer->name().value(), 10s).value();
+  const auto model = transfer->open_file(own, "store/model", {true, true}, 10s).value();
+  std::vector<std::byte> bytes(kBytes);
+  ASSERT_TRUE(transfer->register_memory(bytes.data(), kBytes, {}).ok());
+  Lease lease(leased);
+  const auto late = transfer->open_file(own, "store/leased", {true, true}, 50ms);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(Transfer::cause_of(late.status()), Cause::kDeadline);
+  ASSERT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  const auto batch =
+      transfer->submit({{model, Transfer::Operation::kRead, bytes.data(), 0, kBytes}}).value();
+  EXPECT_TRUE(transfer->wait(batch, 20s).value());
+  EXPECT_EQ(wrong_at(bytes, 2), std::nullopt);
+  transfer.reset();
+  EXPECT_TRUE(lease.holds_somebody()) << "the end has waited for it";
+  const int left = threads();
+  lease.end();
+  EXPECT_TRUE(eventually([&] { return threads() < left; })) << "what was left behind does not end";
+}
+
+/// They wait for a file that is opened again.
+TEST_F(TransferBlockedFiles, RequestsForOwnFilesMeetTheirDeadline) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{256, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  auto transfer = Transfer::open({}).value();
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_TRUE(transfer.export_folder("store", root.string(), {true, true}).ok());
+  const auto own = transfer.open_segment(transfer.name().value(), 10s).value();
+  const auto file = transfer.open_file(own, "store/leased", {true, true}, 10s).value();
+  for (int i = 0; i < 40; ++i)
+    ASSERT_TRUE(transfer.open_file(own, "store/other" + std::to_string(i), {true, true}, 10s).ok());
+  std::vector<std::byte> bytes(kBytes);
+  ASSERT_TRUE(transfer.register_memory(bytes.data(), kBytes, {}).ok());
+  Lease lease(leased);
+  Transfer::Request read{file, Transfer::Operation::kRead, bytes.data(), 0, kBytes};
+  const auto patient = transfer.submit({read}).value();
+  read.limit = 50ms;
+  const auto late = transfer.submit({read}).value();
+  ASSERT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  ASSERT_TRUE(transfer.wait(late, 20s).value());
+  EXPECT_EQ(transfer.outcomes(late).value().front().cause, Cause::kDeadline);
+  EXPECT_TRUE(lease.holds_somebody());
+  ASSERT_TRUE(transfer.cancel(patient).ok());
+  ASSERT_TRUE(transfer.wait(patient, 20s).value());
+  EXPECT_EQ(transfer.outcomes(patient).value().front().cause, Cause::kCancelled);
+  EXPECT_TRUE(lease.holds_somebody());
+  lease.end();
+  read.limit = {};
+  const auto again = transfer.submit({read}).value();
+  ASSERT_TRUE(transfer.wait(again, 20s).value());
+  EXPECT_EQ(wrong_at(bytes, 1), std::nullopt);
+}
+
+}  // namespace
+}  // namespace braid::transfer::test
