@@ -42,6 +42,7 @@ class ContractTest : public testing::TestWithParam<WireKind> {
  protected:
   void SetUp() override {
     wire_ = GetParam().make();
+    if (IsSkipped()) return;  // this machine has no such wire
     for (int side = 0; side < 2; ++side) ends_[side].domain = wire_->open(side);
     const Result<uint32_t> peer = writer().domain->connect(target().domain->address());
     ASSERT_TRUE(peer.ok()) << peer.status().message();

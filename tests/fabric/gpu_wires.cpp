@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "fabric/gpu_memory.h"
 #include "fabric/local/domain.h"
 #include "fabric/shared_bytes.h"
 #include "fabric/staged/domain.h"
@@ -13,91 +14,12 @@
 namespace braid::fabric::test {
 namespace {
 
-using braid::test::DeviceBuffer;
-
 /// The driver, and a context on a GPU for each side.
 class Server final : public braid::test::ServerTest {
  public:
   Server() { SetUp(); }
   void TestBody() override {}
-  using ServerTest::driver;
-  using ServerTest::use_gpu;
-};
-
-class GpuBytes final : public Memory {
- public:
-  GpuBytes(const Server& server, int gpu, size_t size_bytes)
-      : server_(server), gpu_(gpu), size_bytes_(size_bytes) {
-    server_.use_gpu(gpu_);
-    buffer_ = std::make_unique<DeviceBuffer>(server_.driver(), size_bytes);
-    MUST(server_.driver(), cuMemsetD8(buffer_->at(), 0, size_bytes));
-    MUST(server_.driver(), cuCtxSynchronize());
-  }
-  MutableBytes bytes() override {
-    return {reinterpret_cast<std::byte*>(buffer_->at()), size_bytes_};
-  }
-  std::vector<std::byte> get() const override {
-    server_.use_gpu(gpu_);
-    std::vector<std::byte> bytes(size_bytes_);
-    MUST(server_.driver(), cuMemcpyDtoH(bytes.data(), buffer_->at(), size_bytes_));
-    return bytes;
-  }
-  void put(const std::vector<std::byte>& bytes) override {
-    server_.use_gpu(gpu_);
-    MUST(server_.driver(), cuMemcpyHtoD(buffer_->at(), bytes.data(), bytes.size()));
-    MUST(server_.driver(), cuCtxSynchronize());
-  }
-
- private:
-  const Server& server_;
-  int gpu_;
-  size_t size_bytes_;
-  std::unique_ptr<DeviceBuffer> buffer_;
-};
-
-/// Mapped, and made to be shared.
-class SharedBytes final : public Memory {
- public:
-  SharedBytes(const Server& server, int gpu, size_t size_bytes, bool is_shared = true)
-      : server_(server), gpu_(gpu), size_bytes_(size_bytes) {
-    constexpr size_t kGranuleBytes = 2 << 20;
-    mapped_bytes_ = (size_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
-    CUmemAllocationProp kind{};
-    kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    kind.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu};
-    if (is_shared) kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    const CUmemAccessDesc access{kind.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle = 0;
-    MUST(server_.driver(), cuMemCreate(&handle, mapped_bytes_, &kind, 0));
-    MUST(server_.driver(), cuMemAddressReserve(&address_, mapped_bytes_, 0, 0, 0));
-    MUST(server_.driver(), cuMemMap(address_, mapped_bytes_, 0, handle, 0));
-    MUST(server_.driver(), cuMemSetAccess(address_, mapped_bytes_, &access, 1));
-    MUST(server_.driver(), cuMemRelease(handle));
-    put(std::vector<std::byte>(size_bytes));
-  }
-  ~SharedBytes() override {
-    MUST(server_.driver(), cuMemUnmap(address_, mapped_bytes_));
-    MUST(server_.driver(), cuMemAddressFree(address_, mapped_bytes_));
-  }
-  MutableBytes bytes() override { return {reinterpret_cast<std::byte*>(address_), size_bytes_}; }
-  std::vector<std::byte> get() const override {
-    server_.use_gpu(gpu_);
-    std::vector<std::byte> bytes(size_bytes_);
-    MUST(server_.driver(), cuMemcpyDtoH(bytes.data(), address_, size_bytes_));
-    return bytes;
-  }
-  void put(const std::vector<std::byte>& bytes) override {
-    server_.use_gpu(gpu_);
-    MUST(server_.driver(), cuMemcpyHtoD(address_, bytes.data(), bytes.size()));
-    MUST(server_.driver(), cuCtxSynchronize());
-  }
-
- private:
-  const Server& server_;
-  int gpu_;
-  size_t size_bytes_;
-  size_t mapped_bytes_ = 0;
-  CUdeviceptr address_ = 0;
+  Gpu gpu(int number) const { return {driver(), number, context(number)}; }
 };
 
 /// Both sides are this process, as a process may not open its own allocations: plain memory is
@@ -118,8 +40,8 @@ class LocalWire final : public Wire {
     if (side == 1 && target_ == Target::kMapped)
       return std::make_unique<SharedHostBytes>(size_bytes);
     if (side == 1 && target_ == Target::kShared)
-      return std::make_unique<SharedBytes>(server_, side, size_bytes);
-    return std::make_unique<GpuBytes>(server_, side, size_bytes);
+      return std::make_unique<SharedBytes>(server_.gpu(side), size_bytes);
+    return std::make_unique<GpuBytes>(server_.gpu(side), size_bytes);
   }
 
  private:
@@ -170,7 +92,7 @@ class StagedWire final : public Wire {
   void mend_rail(int side, int index) override { wire_->mend_rail(side, index); }
   std::unique_ptr<Memory> memory(int side, size_t size_bytes) override {
     if (!is_gpu_[side]) return wire_->memory(side, size_bytes);
-    return std::make_unique<GpuBytes>(server_, side, size_bytes);
+    return std::make_unique<GpuBytes>(server_.gpu(side), size_bytes);
   }
 
  private:
@@ -208,7 +130,7 @@ std::vector<WireKind> make_kinds(bool only_to_gpu) {
 
 std::unique_ptr<Memory> unshared_memory(size_t size_bytes) {
   static const Server server;
-  return std::make_unique<SharedBytes>(server, 1, size_bytes, false);
+  return std::make_unique<SharedBytes>(server.gpu(1), size_bytes, false);
 }
 
 const std::vector<WireKind>& wire_kinds() {

@@ -18,6 +18,7 @@ class SharedHostBytes final : public Memory {
   std::vector<std::byte> get() const override {
     return {memory_->bytes().begin(), memory_->bytes().end()};
   }
+  std::byte first() const override { return memory_->bytes().front(); }
   void put(const std::vector<std::byte>& bytes) override {
     std::copy(bytes.begin(), bytes.end(), memory_->bytes().begin());
   }

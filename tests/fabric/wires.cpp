@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include "fabric/endpoints.h"
@@ -127,24 +126,7 @@ sim::NetworkOptions software() {
   return options;
 }
 
-class HostBytes final : public Memory {
- public:
-  explicit HostBytes(size_t size_bytes) : bytes_(size_bytes) {}
-  MutableBytes bytes() override { return bytes_; }
-  std::vector<std::byte> get() const override { return bytes_; }
-  void put(const std::vector<std::byte>& bytes) override {
-    std::copy(bytes.begin(), bytes.end(), bytes_.begin());
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
 }  // namespace
-
-std::unique_ptr<Memory> Wire::memory(int, size_t size_bytes) {
-  return std::make_unique<HostBytes>(size_bytes);
-}
 
 const std::vector<WireKind>& host_wire_kinds() {
   static const std::vector<WireKind> kinds = {

@@ -22,6 +22,7 @@ class Memory {
   virtual ~Memory() = default;
   virtual MutableBytes bytes() = 0;
   virtual std::vector<std::byte> get() const = 0;
+  virtual std::byte first() const { return get().front(); }
   virtual void put(const std::vector<std::byte>& bytes) = 0;
 };
 
@@ -35,6 +36,8 @@ class Wire {
   virtual uint64_t now_ns() = 0;
   /// All zero. Of the process that writes, or of the one that is written to.
   virtual std::unique_ptr<Memory> memory(int side, size_t size_bytes);
+  /// The same, of the host: buffers of messages.
+  virtual std::unique_ptr<Memory> host_memory(int side, size_t size_bytes);
   /// Breaks the connections of a side's domain; `index` counts that side's domains. False: nothing
   /// breaks one here.
   virtual bool break_rail(int, int) { return false; }

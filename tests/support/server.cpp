@@ -17,7 +17,11 @@ const char* real_driver() { return std::getenv("BRAID_TEST_DRIVER"); }
 
 const char* driver_library() { return real_driver() != nullptr ? real_driver() : BRAID_EMULATOR; }
 
-const Result<cuda::Driver>& process_driver() {
+}  // namespace
+
+bool server_is_emulated() { return real_driver() == nullptr; }
+
+const Result<cuda::Driver>& server_driver() {
   static const Result<cuda::Driver> driver = [] {
     setenv("BRAID_SERVER", BRAID_TEST_PROFILES "/h20x8.json", 0);
     auto opened = cuda::open_driver(driver_library());
@@ -29,8 +33,6 @@ const Result<cuda::Driver>& process_driver() {
   }();
   return driver;
 }
-
-}  // namespace
 
 void must(const cuda::Driver& driver, CUresult result, const char* call) {
   if (result != CUDA_SUCCESS)
@@ -92,8 +94,6 @@ void ServerTest::choose_profile(const std::string& name) {
   setenv("BRAID_SERVER", (BRAID_TEST_PROFILES "/" + name + ".json").c_str(), 0);
 }
 
-bool ServerTest::is_emulated() const { return real_driver() == nullptr; }
-
 void* ServerTest::symbol(const char* name) {
   static void* const library = dlopen(driver_library(), RTLD_NOW);
   void* found = dlsym(library, name);
@@ -102,7 +102,7 @@ void* ServerTest::symbol(const char* name) {
 }
 
 void ServerTest::SetUp() {
-  const auto& opened = process_driver();
+  const auto& opened = server_driver();
   if (!opened.ok() && is_emulated()) FAIL() << opened.status().message();
   if (!opened.ok()) GTEST_SKIP() << "waived: " << opened.status().message();
   driver_ = &opened.value();

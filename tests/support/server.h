@@ -19,6 +19,10 @@ namespace braid::test {
 void must(const cuda::Driver& driver, CUresult result, const char* call);
 #define MUST(driver, call) ::braid::test::must(driver, (driver).call, #call)
 
+/// The server's driver, opened and initialised once a process. It has made no context.
+const Result<cuda::Driver>& server_driver();
+bool server_is_emulated();
+
 /// Pinned memory, or memory of ours that is registered with `flags`.
 class HostBuffer {
  public:
@@ -67,7 +71,7 @@ class ServerTest : public ::testing::Test {
   int gpus() const { return static_cast<int>(contexts_.size()); }
   CUcontext context(int gpu) const { return contexts_[gpu]; }
   void use_gpu(int gpu) const { MUST(driver(), cuCtxSetCurrent(contexts_[gpu])); }
-  bool is_emulated() const;
+  bool is_emulated() const { return server_is_emulated(); }
 
   /// A driver function that braid itself does not use, by its exported name.
   static void* symbol(const char* name);

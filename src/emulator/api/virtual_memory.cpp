@@ -186,14 +186,29 @@ CUresult export_handle(Call& call, void* out, CUmemGenericAllocationHandle handl
   return CUDA_SUCCESS;
 }
 
+// What another process has exported. Its server has the same GPUs, of which this process may see
+// fewer.
+PhysicalPtr import_others(const Call& call, int file) {
+  const std::optional<int> gpu = PhysicalMemory::gpu_of(file);
+  const std::vector<int>& visible = call.world.visible;
+  const auto seen = gpu ? std::find(visible.begin(), visible.end(), *gpu) : visible.end();
+  if (seen == visible.end()) return nullptr;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, static_cast<int>(seen - visible.begin())};
+  return PhysicalMemory::adopt(properties, Place::gpu(*gpu), file);
+}
+
 // The descriptor itself is passed as the pointer, and stays the caller's.
 CUresult import_handle(Call& call, CUmemGenericAllocationHandle* out, void* handle,
                        CUmemAllocationHandleType type) {
   if (out == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_INVALID_VALUE;
   PhysicalHandles& handles = call.world.memory.physical();
-  const PhysicalPtr physical =
-      handles.find_file(static_cast<int>(reinterpret_cast<intptr_t>(handle)));
+  const int file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+  PhysicalPtr physical = handles.find_file(file);
+  if (physical == nullptr) physical = import_others(call, file);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = handles.add_reference(physical);
   return CUDA_SUCCESS;

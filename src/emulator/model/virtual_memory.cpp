@@ -1,10 +1,13 @@
 #include "emulator/model/virtual_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iterator>
+#include <string>
 #include <utility>
 
 namespace braid::emulator {
@@ -27,6 +30,15 @@ std::pair<dev_t, ino_t> identity_of(int file) {
                                   : std::pair{dev_t{}, ino_t{}};
 }
 
+// The name of the file tells other processes which GPU the memory is of.
+constexpr const char* kPrivateName = "braid physical memory";
+constexpr const char* kSharedName = "braid memory of GPU ";
+
+std::string name_of(const CUmemAllocationProp& properties, Place place) {
+  const bool is_shared = properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  return is_shared ? kSharedName + std::to_string(place.number()) : kPrivateName;
+}
+
 }  // namespace
 
 CUmemAccess_flags granted_to(const Grants& grants, int device) {
@@ -41,7 +53,7 @@ PhysicalMemory::PhysicalMemory(const CUmemAllocationProp& properties, Place plac
 PhysicalPtr PhysicalMemory::create(const CUmemAllocationProp& properties, Place place, Arena* arena,
                                    uint64_t size_bytes) {
   if (arena != nullptr && !arena->charge(size_bytes)) return nullptr;
-  const int file = memfd_create("braid physical memory", MFD_CLOEXEC);
+  const int file = memfd_create(name_of(properties, place).c_str(), MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(size_bytes)) != 0) {
     if (file >= 0) close(file);
     if (arena != nullptr) arena->refund(size_bytes);
@@ -49,6 +61,27 @@ PhysicalPtr PhysicalMemory::create(const CUmemAllocationProp& properties, Place 
   }
   return PhysicalPtr(  // owner: the pointer; make_shared cannot reach the constructor
       new PhysicalMemory(properties, place, arena, size_bytes, file));
+}
+
+PhysicalPtr PhysicalMemory::adopt(const CUmemAllocationProp& properties, Place place, int file) {
+  struct stat found {};
+  const int own = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) return nullptr;
+  if (fstat(own, &found) != 0 || found.st_size <= 0) {
+    close(own);
+    return nullptr;
+  }
+  return PhysicalPtr(  // owner: the pointer; make_shared cannot reach the constructor
+      new PhysicalMemory(properties, place, nullptr, static_cast<uint64_t>(found.st_size), own));
+}
+
+std::optional<int> PhysicalMemory::gpu_of(int file) {
+  char name[64] = {};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  const std::string start = std::string("/memfd:") + kSharedName;
+  if (readlink(link.c_str(), name, sizeof name - 1) < 0 || !std::string(name).starts_with(start))
+    return std::nullopt;
+  return std::atoi(name + start.size());
 }
 
 PhysicalMemory::~PhysicalMemory() {

@@ -33,6 +33,13 @@ class PhysicalMemory {
   /// Null if there is no room. `arena` is that of the memory's GPU, null on the host.
   static std::shared_ptr<PhysicalMemory> create(const CUmemAllocationProp& properties, Place place,
                                                 Arena* arena, uint64_t size_bytes);
+  /// What another process has exported, which has a server of its own: it takes no room here. Null
+  /// if the system refuses. The file stays the caller's.
+  static std::shared_ptr<PhysicalMemory> adopt(const CUmemAllocationProp& properties, Place place,
+                                               int file);
+  /// The number of the GPU, in its server, of memory that was made to be shared. Nothing: the file
+  /// holds no such memory.
+  static std::optional<int> gpu_of(int file);
   ~PhysicalMemory();
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
