@@ -14,7 +14,6 @@
 #include "fabric/library/rail_choice.h"
 #include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
-#include "fabric/library/user_secret.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/library.h"
@@ -99,11 +98,10 @@ bool describe_secret(const std::string& address) {
   const Result<fabric::Secret> secret = fabric::secret_for({}, {address});
   if (!secret.ok())
     fmt::print("secret        no: {}\n", secret.status().message());
-  else if (is_set(fabric::kSecretVariable))
+  else if (secret.value().is_set())
     fmt::print("secret        {}\n", std::getenv(fabric::kSecretVariable));
   else
-    fmt::print("secret        that of this user on this host, {}: nobody else reaches {}\n",
-               fabric::user_secret_path(), address);
+    fmt::print("secret        none, and none is needed at {}\n", address);
   return secret.ok();
 }
 

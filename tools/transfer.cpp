@@ -105,7 +105,6 @@ Status serve(const Transfer::Options& options, const ServeOptions& what) {
 Result<fabric::Secret> secret_of(const Transfer::Options& options) {
   fabric::ServiceOptions wanted;
   wanted.secret_file = options.secret_file;
-  wanted.allows_unauthenticated = options.allow_unauthenticated;
   return fabric::secret_for(wanted, {});
 }
 

@@ -31,7 +31,7 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
       ->type_name("FILE")
       ->default_str(std::string("$") + fabric::kSecretVariable);
   command.add_flag("--allow-unauthenticated", options->allow_unauthenticated,
-                   "if no secret is given, do without, and let other hosts reach the rails");
+                   "let other hosts reach rails without a secret");
   command.add_flag("--gpu-memory", options->gpu_memory, "rails that reach memory of GPUs too");
   return options;
 }

@@ -67,7 +67,7 @@ class Fabric {
     std::string nics = {};               ///< "eth0,eth1" or "^docker0": see braid_fabric_options
     bool is_pinned = true;               ///< to the NUMA node of the rails
     std::string secret_file = {};        ///< empty: the file that BRAID_FABRIC_SECRET_FILE names
-    bool allow_unauthenticated = false;  ///< if no secret is given: none, and other hosts, too
+    bool allow_unauthenticated = false;  ///< lets rails without a secret reach other hosts
     bool gpu_memory = false;             ///< as braid_fabric_options says
   };
   struct Allocated {

@@ -37,8 +37,7 @@
  *
  * Trust: with a secret, every message between engines, every address and every descriptor is sealed
  * with it (HMAC-SHA256). A process without the secret can neither connect nor give orders. An
- * engine that is given no secret uses addresses of this host alone, and shares a secret there with
- * the engines of its user (/dev/shm/braid-secret-UID), unless allow_unauthenticated is set.
+ * engine without a secret uses addresses of this host alone unless allow_unauthenticated is set.
  * Nothing is encrypted. Keys are random 64-bit numbers. Processes of one host that use shm can
  * reach each other's memory anyway. docs/fabric.md says what a lying peer can do.
  *
@@ -76,10 +75,9 @@ typedef struct braid_fabric_options {
                        the node of most rails; 1: they are where the program is */
   const char* secret_file;   /* 16 to 4096 random bytes, the same for all engines that talk to each
                                 other; only the file's owner may read it. NULL: the file that
-                                BRAID_FABRIC_SECRET_FILE names; if that is not set, the user's
-                                on this host */
-  int allow_unauthenticated; /* 0: if no secret is given, rails are at addresses of this host alone,
-                                and efa has none. 1: any rails, without a secret */
+                                BRAID_FABRIC_SECRET_FILE names; if that is not set, no secret */
+  int allow_unauthenticated; /* 0: without a secret, rails are at addresses of this host alone, and
+                                efa has none */
   int gpu_memory; /* 1: regions may be GPU memory, which is staged through pinned host memory.
                      Engines that talk to each other have the same value */
 } braid_fabric_options;
@@ -341,6 +339,9 @@ typedef struct braid_fabric_event {
 } braid_fabric_event;
 
 typedef void (*braid_fabric_callback)(const braid_fabric_event* event);
+
+/* The functions that ask for events answer BRAID_ERROR_UNAVAILABLE while the engine is being
+ * closed, as a callback may find that still runs then. */
 
 /* Asks for an event when the ticket has ended. A ticket that misses its limit may end as
  * quarantined. A request made then gets its event when the ticket has failed, and its source is

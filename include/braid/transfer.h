@@ -73,7 +73,7 @@ class Transfer {
     std::vector<std::string> addresses = {};  ///< one for each network rail; none: by `nics`
     std::string nics = {};                    ///< "eth0,eth1" or "^docker0"
     std::vector<std::string> providers = {};  ///< empty: mapped memory, shm if available, and tcp
-    std::string secret_file = {};  ///< empty: BRAID_FABRIC_SECRET_FILE names it, or the user's
+    std::string secret_file = {};             ///< empty: BRAID_FABRIC_SECRET_FILE names it
     bool allow_unauthenticated = false;
     bool is_pinned = true;
     /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379"; empty: the value of BRAID_TRANSFER_STORE.

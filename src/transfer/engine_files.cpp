@@ -42,7 +42,7 @@ void Engine::forget_file(uint64_t token) {
 bool Engine::give_up_on_files() {
   std::vector<uint64_t> stopped;
   for (const uint64_t piece : file_.opening()) {
-    const auto posted = posted_.find(piece);
+    const auto posted = posted_.find(through_ ? through_->piece_of(piece) : piece);
     if (posted != posted_.end() && scheduler_.is_stopped(posted->second.request))
       stopped.push_back(piece);
   }

@@ -23,12 +23,9 @@ GpuJobs::GpuJobs(std::shared_ptr<fabric::gpu::Carrier> carrier)
 
 GpuJobs::~GpuJobs() {
   wait_for_all();
-  fabric::gpu::LaneEnds ends;
-  for (const auto& [lane, queue] : queues_)
-    if (lane->is_programs()) ends.add(*lane);
   jobs_ = {};
   queues_.clear();
-  ends.wait();
+  lane_ends_.wait();
 }
 
 void GpuJobs::wait_for_all() {
@@ -46,6 +43,7 @@ void GpuJobs::wait_for_all() {
 void GpuJobs::add(const std::shared_ptr<fabric::gpu::Lane>& lane) {
   const auto [queue, is_new] = queues_.try_emplace(lane);
   ++queue->second.buffers;
+  lane_ends_.add(*lane);
   if (!is_new || carrier_ == nullptr) return;
   lane->run([carrier = carrier_](CUresult context) {
     if (context == CUDA_SUCCESS) carrier->prepare();

@@ -69,6 +69,7 @@ class GpuJobs {
   void begin(uint64_t number, Queue& queue);
   void advance(Queue& queue);
 
+  fabric::gpu::LaneEnds lane_ends_;                // of all lanes that there were
   std::shared_ptr<fabric::gpu::Carrier> carrier_;  // a shared lane may prepare it late
   Descriptor told_;
   std::shared_ptr<fabric::gpu::Ended> ended_;

@@ -1,8 +1,6 @@
 // File systems that do not answer an `open`: here a lease that a test holds on the file, for which
 // the kernel lets every other `open` wait.
 #include <dirent.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "transfer/leased_file.h"
 #include "transfer/owner.h"
 
 namespace braid::transfer::test {
@@ -39,38 +38,6 @@ std::optional<size_t> wrong_in_file(const fs::path& path, uint64_t seed) {
   std::ifstream(path, std::ios::binary).read(text.data(), kBytes);
   return wrong_at(std::as_bytes(std::span(text)), seed);
 }
-
-/// Nobody else has the file open, and nobody opens it until the end.
-class Lease {
- public:
-  explicit Lease(const fs::path& path) {
-    signal(SIGIO, SIG_IGN);       // the kernel says so when somebody waits
-    EXPECT_TRUE(eventually([&] {  // it may be about to be closed
-      file_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
-      if (fcntl(file_, F_SETLEASE, F_WRLCK) == 0) return true;
-      close(file_);
-      return false;
-    })) << "somebody has it open";
-  }
-  ~Lease() { end(); }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-
-  /// Somebody's `open` waits. The kernel ends that after /proc/sys/fs/lease-break-time, 45 s.
-  bool holds_somebody() const {
-    const int lease = fcntl(file_, F_GETLEASE);
-    return lease == F_UNLCK || lease == F_RDLCK;
-  }
-  void end() {
-    if (file_ < 0) return;
-    fcntl(file_, F_SETLEASE, F_UNLCK);
-    close(file_);
-    file_ = -1;
-  }
-
- private:
-  int file_ = -1;
-};
 
 class TransferBlockedFiles : public testing::Test {
  protected:

@@ -17,9 +17,10 @@ braid_status braid_fabric_add_watcher(braid_fabric* fabric, int memory,
                                              ? make_gpu_word()
                                              : Result<std::unique_ptr<Word>>(make_host_word());
     if (!made.ok()) return report(made.status(), BRAID_ERROR_UNAVAILABLE);
-    const Watchers::Added added = service.watch(std::move(made).value(), {callback, user});
-    *word = added.word;
-    *watcher = added.watcher;
+    const auto added = service.watch(std::move(made).value(), {callback, user});
+    if (!added.ok()) return report(added.status(), BRAID_ERROR_UNAVAILABLE);
+    *word = added.value().word;
+    *watcher = added.value().watcher;
     return BRAID_OK;
   };
   return guarded(fabric, add, word, watcher);

@@ -33,6 +33,8 @@ int kind_of(About about) {
   return 0;
 }
 
+Status is_being_closed() { return Status::error("this engine is being closed"); }
+
 Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options, const Secret& secret,
                                           const EndpointCount& counts, const std::string& address) {
   if (options.provider == "local") return local::open_domain();
@@ -195,7 +197,7 @@ Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64
   events_->prepare(sink);
   return with([&](Engine& engine) {
     // What was asked for before that is cancelled. This would get no event any more.
-    if (is_ending()) return Status::error("this engine is being closed");
+    if (is_ending()) return is_being_closed();
     const uint64_t request = requests_.add({sink, std::make_shared<Merged>()});
     const Status refused = ask(engine, request);
     if (!refused.ok()) requests_.erase(request);
@@ -203,9 +205,12 @@ Status Service::ask(const Sink& sink, const std::function<Status(Engine&, uint64
   });
 }
 
-Watchers::Added Service::watch(std::unique_ptr<Word> word, const Sink& sink) {
+Result<Watchers::Added> Service::watch(std::unique_ptr<Word> word, const Sink& sink) {
   events_->prepare(sink);
-  return with([&](Engine&) { return watchers_.add(std::move(word), sink); });
+  return with([&](Engine&) -> Result<Watchers::Added> {
+    if (is_ending()) return is_being_closed();
+    return watchers_.add(std::move(word), sink);
+  });
 }
 
 Status Service::release(uint64_t watcher) {

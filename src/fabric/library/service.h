@@ -85,11 +85,11 @@ class Service {
   const RailChoice& rails() const { return rails_; }
   EngineReport report();
 
-  Watchers::Added watch(std::unique_ptr<Word> word, const Sink& sink);
+  Result<Watchers::Added> watch(std::unique_ptr<Word> word, const Sink& sink);
   /// Afterwards its callback is called no more, and has returned, unless this is called within it.
   Status release(uint64_t watcher);
 
-  /// The service's end has begun: a running callback must call nothing more.
+  /// The service's end has begun: a running callback can ask for nothing more.
   bool is_ending() const { return drivers_.is_ending; }
 
  private:

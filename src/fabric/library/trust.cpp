@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 
-#include "fabric/library/user_secret.h"
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric {
@@ -39,7 +38,7 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
               making_of_secret("FILE") +
               "), or allow it if every host there may be trusted (--allow-unauthenticated; in "
               "programs allow_unauthenticated)");
-  return wanted.allows_unauthenticated ? Secret() : user_secret();
+  return Secret();
 }
 
 }  // namespace braid::fabric

@@ -108,8 +108,8 @@ void Connections::list() {
     const int descriptor = std::atoi(entry->d_name);
     const unsigned long inode = socket_inode_of(descriptor);
     if (inode == 0) continue;
-    if (listens(descriptor))
-      listening_[end_of(descriptor, getsockname)].push_back({descriptor, inode});
+    if (auto place = end_of(descriptor, getsockname); listens(descriptor) && !place.empty())
+      listening_[std::move(place)].push_back({descriptor, inode});
     if (auto place = incoming_place(descriptor); !place.empty())
       incoming_[std::move(place)].push_back({descriptor, inode});
     if (auto place = end_of(descriptor, get_peer_name); !place.empty())

@@ -62,7 +62,8 @@ class RobustCalls {
   }
 
   /// The same with a lock of an endpoint of our own, which is taken before the call: libfabric
-  /// takes and releases it in vain. The call is not abandoned once it has begun.
+  /// takes and releases it in vain. So a call that takes no other shared lock, as fi_recv, is not
+  /// abandoned once it has begun.
   template <typename Call>
   std::optional<int64_t> run_holding(pthread_spinlock_t& lock, const Call& call) {
     if (__builtin_setjmp(return_) != 0) return std::nullopt;

@@ -96,6 +96,7 @@ bool StagedDomain::talk(uint32_t index) {
   const uint32_t number = sends_.add(std::move(send));
   if (!wire_->post_send(line.wire, line.region, buffer, own(Own::kSend, number))) {
     sends_.erase(number);
+    if (line.version >= kSealedVersion) --line.sequence;  // it was not said
     line.silent_until = polls_ + kRefusedPolls;
     return false;
   }
@@ -193,27 +194,33 @@ void StagedDomain::given_back(const Send& send) {
   if (line.has_words() && !std::exchange(line.is_talking, true)) talking_.push_back(send.line);
 }
 
-/// Peers of the version before seals do without. A peer's version is that of its address, which the
-/// user of the domain has authenticated: nobody else can make up such messages in its name.
-bool StagedDomain::may_be_unsealed(const Record& record, const Message& message) {
-  std::optional<uint32_t> line;
-  if (record.kind == Kind::kGreeting) {
-    line = find_line(message.addresses.front());
-  } else if (record.kind == Kind::kRing || record.kind == Kind::kDone) {
-    if (const std::optional<uint32_t> peer = peer_of(record.session)) line = peers_.at(*peer).line;
-  } else if (const auto found = visitors_.find(record.session); found != visitors_.end()) {
-    line = found->second.line;
+/// The line of the peer that a record names; none: there is no such one, or no more.
+std::optional<uint32_t> StagedDomain::line_of(const Record& record, const Message& message) {
+  if (record.kind == Kind::kGreeting) return find_line(message.addresses.front());
+  if (record.kind == Kind::kRing || record.kind == Kind::kDone) {
+    const std::optional<uint32_t> peer = peer_of(record.session);
+    return peer ? std::optional(peers_.at(*peer).line) : std::nullopt;
   }
-  return line && lines_.at(*line).connections > 0 && lines_.at(*line).version < kSealedVersion;
+  const auto found = visitors_.find(record.session);
+  return found != visitors_.end() ? std::optional(found->second.line) : std::nullopt;
+}
+
+/// Whether a record without a seal counts. Peers of the version before seals do without. A peer's
+/// version is that of its address, which the user of the domain has authenticated: so nobody speaks
+/// so in the name of a peer that seals.
+bool StagedDomain::may_be_unsealed(const Record& record, const Message& message) {
+  const std::optional<uint32_t> line = line_of(record, message);
+  if (!line && record.kind != Kind::kGreeting) return false;  // it comes late
+  if (line && lines_.at(*line).connections > 0 && lines_.at(*line).version < kSealedVersion)
+    return true;
+  sealing_.count_unsealed();
+  return false;
 }
 
 void StagedDomain::handle(const Message& message, uint8_t version) {
   const bool is_sealed = version >= kSealedVersion || !sealing_.has_secret();
   for (const Record& record : message.records) {
-    if (!is_sealed && !may_be_unsealed(record, message)) {
-      sealing_.count_unsealed();
-      continue;
-    }
+    if (!is_sealed && !may_be_unsealed(record, message)) continue;
     switch (record.kind) {
       case Kind::kGreeting: handle_greeting(record, message.addresses.front(), version); break;
       case Kind::kRing: handle_ring(record, message.addresses); break;

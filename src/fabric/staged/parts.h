@@ -220,6 +220,7 @@ class StagedDomain final : public Domain {
   void said(uint32_t send, bool ok);
   void given_back(const Send& send);
   void handle(const Message& message, uint8_t version);
+  std::optional<uint32_t> line_of(const Record& record, const Message& message);
   bool may_be_unsealed(const Record& record, const Message& message);
   Result<uint32_t> way_to(uint32_t peer, Bytes door, std::span<const Bytes> further);
   void leave_way(std::optional<uint32_t>& way);

@@ -163,6 +163,13 @@ void ThroughHost::carry(uint64_t number, const Moving& moving, const Pipeline::S
   moving.backend->post(moving.carrier, part);
 }
 
+uint64_t ThroughHost::piece_of(uint64_t number) const {
+  if ((number & kChunk) == 0) return number;
+  const Chunk* chunk = chunks_.find(number & ~kChunk);
+  const Moving* moving = chunk == nullptr ? nullptr : moving_.find(chunk->moving);
+  return moving == nullptr ? number : moving->piece.id;
+}
+
 bool ThroughHost::take(const PieceEnd& end) {
   if ((end.id & kChunk) == 0) return false;
   const Chunk* found = chunks_.find(end.id & ~kChunk);

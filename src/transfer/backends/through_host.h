@@ -37,6 +37,8 @@ class ThroughHost {
   void post(Backend& backend, uint32_t way, uint32_t carrier, const Piece& piece);
   /// Takes the end of a chunk. False: it is the end of something else.
   bool take(const PieceEnd& end);
+  /// The number of the piece that a chunk is of; other numbers stay as they are.
+  uint64_t piece_of(uint64_t number) const;
   bool has_ends() const { return !ends_.empty(); }
   std::vector<PieceEnd> take_ends() { return std::exchange(ends_, {}); }
   /// Begins no more chunks on the way: it is being fenced.
