@@ -35,17 +35,6 @@ void numbers_of(R& record, const Each& each) {
   each(record.slices);
 }
 
-}  // namespace
-
-uint64_t read_number(Bytes& rest) {
-  uint64_t number = 0;
-  for (size_t i = 0; i < sizeof number; ++i) number |= static_cast<uint64_t>(rest[i]) << 8 * i;
-  rest = rest.subspan(sizeof number);
-  return number;
-}
-
-namespace {
-
 bool has_mark(Bytes bytes) {
   return bytes.size() >= kMarkBytes &&
          std::memcmp(bytes.data(), kLetters.data(), kLetters.size()) == 0;
@@ -101,6 +90,13 @@ void append_mark(std::vector<std::byte>& message, uint8_t version) {
 void append_number(std::vector<std::byte>& message, uint64_t number) {
   for (size_t i = 0; i < sizeof number; ++i)
     message.push_back(static_cast<std::byte>(number >> 8 * i));
+}
+
+uint64_t read_number(Bytes& rest) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < sizeof number; ++i) number |= static_cast<uint64_t>(rest[i]) << 8 * i;
+  rest = rest.subspan(sizeof number);
+  return number;
 }
 
 void append(std::vector<std::byte>& message, const Record& record) {

@@ -3,7 +3,6 @@
 #include "fabric/staged/records.h"
 
 namespace braid::fabric::staged {
-
 namespace {
 
 /// What the seal covers. The size at the end tells where the place begins.
