@@ -77,28 +77,31 @@ bool Mailbox::post() {
   }
   if (!queue_.empty() && to_send_.empty() && blocks_.size() < kBlocksMax) (void)add_block(0);
   // A peer that is gone may look like a full queue for ever: it must not hold up the others.
-  for (size_t left = queue_.size(); left > 0 && !to_send_.empty(); --left) {
-    if (post_front()) {
+  auto kept = queue_.begin();
+  auto letter = kept;
+  for (; letter != queue_.end() && !to_send_.empty(); ++letter) {
+    if (post(*letter)) {
       posted = true;
-    } else {
-      queue_.push_back(std::move(queue_.front()));
+      continue;
     }
-    queue_.pop_front();
+    if (kept != letter) *kept = std::move(*letter);
+    ++kept;
   }
+  queue_.erase(kept, letter);
   return posted;
 }
 
-bool Mailbox::post_front() {
-  const Letter& next = queue_.front();
-  Load& load = loads_.at(next.peer);
+bool Mailbox::post(const Letter& letter) {
+  Load& load = loads_.at(letter.peer);
   if (load.sending >= sending_max_) return false;
   const size_t index = to_send_.back();
   const MutableBytes whole = buffer(index);
-  std::memcpy(whole.data(), next.bytes.data(), next.bytes.size());
-  const MutableBytes bytes = whole.first(next.bytes.size());
-  if (!domain_.post_send(next.peer, region_of(index), bytes, Worker::kForeign | index))
+  std::memcpy(whole.data(), letter.bytes.data(), letter.bytes.size());
+  const MutableBytes bytes = whole.first(letter.bytes.size());
+  if (!domain_.post_send(letter.peer, region_of(index), bytes, Worker::kForeign | index))
     return false;
-  sending_[index] = {next.peer, next.tag, next.tried_rails, next.is_goodbye, next.bytes.size()};
+  sending_[index] = {letter.peer, letter.tag, letter.tried_rails, letter.is_goodbye,
+                     letter.bytes.size()};
   to_send_.pop_back();
   --load.queued;
   ++load.sending;

@@ -74,7 +74,7 @@ class Mailbox {
   MutableBytes buffer(size_t index) const;
   uint32_t region_of(size_t index) const { return blocks_[index / block_buffers_].region; }
   void unload(uint32_t peer);
-  bool post_front();
+  bool post(const Letter& letter);
 
   Domain& domain_;
   size_t block_buffers_;

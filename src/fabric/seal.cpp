@@ -1,7 +1,9 @@
 #include "fabric/seal.h"
 
+#include <crypto++/hmac.h>
+#include <crypto++/misc.h>
+#include <crypto++/sha.h>
 #include <fcntl.h>
-#include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +17,8 @@
 namespace braid::fabric {
 namespace {
 
+using Hmac = CryptoPP::HMAC<CryptoPP::SHA256>;
+
 const unsigned char* letters(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
@@ -27,18 +31,13 @@ std::string making_of_secret(const std::string& path) {
 }
 
 struct Secret::Keyed {
-  explicit Keyed(std::span<const std::byte> key) {
-    crypto_auth_hmacsha256_init(&state, letters(key), key.size());
-  }
-  ~Keyed() { sodium_memzero(&state, sizeof state); }
-  Keyed(const Keyed&) = delete;
-  Keyed& operator=(const Keyed&) = delete;
+  explicit Keyed(std::span<const std::byte> key) : hmac(letters(key), key.size()) {}
 
-  crypto_auth_hmacsha256_state state;
+  Hmac hmac;  // wipes its key in the end
 };
 
 const Secret::Keyed& Secret::unkeyed() {
-  static constexpr std::byte kNothing{};  // libsodium wants an address
+  static constexpr std::byte kNothing{};  // Crypto++ wants an address
   static const Keyed empty({&kNothing, 0});
   return empty;
 }
@@ -75,25 +74,23 @@ Result<Secret> Secret::of_file(const std::string& path) {
   while (!key.empty() && kWhite.find(static_cast<char>(key.back())) != std::string_view::npos)
     key = key.first(key.size() - 1);
   Result<Secret> secret = of(key);
-  sodium_memzero(bytes.data(), bytes.size());
+  CryptoPP::SecureWipeArray(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size());
   return secret.ok() ? secret
                      : Result<Secret>(Status::error(path + ": " + secret.status().message()));
 }
 
 Seal Secret::seal(std::span<const std::byte> bytes) const {
-  crypto_auth_hmacsha256_state state = (keyed_ == nullptr ? unkeyed() : *keyed_).state;
-  std::array<unsigned char, crypto_auth_hmacsha256_BYTES> whole;
-  crypto_auth_hmacsha256_update(&state, letters(bytes), bytes.size());
-  crypto_auth_hmacsha256_final(&state, whole.data());
+  Hmac hmac = (keyed_ == nullptr ? unkeyed() : *keyed_).hmac;
   Seal seal;
-  std::memcpy(seal.data(), whole.data(), seal.size());
+  hmac.CalculateTruncatedDigest(reinterpret_cast<unsigned char*>(seal.data()), seal.size(),
+                                letters(bytes), bytes.size());
   return seal;
 }
 
 bool Secret::is_sealed(std::span<const std::byte> bytes, std::span<const std::byte> claimed) const {
   if (claimed.size() != kSealBytes) return false;
   const Seal right = seal(bytes);
-  return sodium_memcmp(right.data(), claimed.data(), kSealBytes) == 0;
+  return CryptoPP::VerifyBufsEqual(letters(right), letters(claimed), kSealBytes);
 }
 
 }  // namespace braid::fabric

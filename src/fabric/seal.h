@@ -2,8 +2,8 @@
 // (HMAC-SHA256, RFC 2104 and FIPS 180-4; the first 128 bits, as RFC 2104 section 5 allows). Without
 // a secret the key is empty: a seal then shows damage on the way, but does not prove the sender.
 //
-// libsodium computes it, since it is small and well maintained. It is linked in statically (its
-// static library is PIC).
+// Crypto++ computes it, since it uses the instructions that CPUs have for SHA-256. It is linked in
+// statically (its static library is PIC).
 #pragma once
 
 #include <array>

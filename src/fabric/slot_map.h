@@ -2,7 +2,6 @@
 // thing keeps its address while it lives. Not synchronised.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -65,15 +64,16 @@ class SlotMap {
 
   static constexpr size_t kInChunk = 32;
 
-  Slot& at(size_t index) { return (*chunks_[index / kInChunk])[index % kInChunk]; }
+  Slot& at(size_t index) { return chunks_[index / kInChunk][index % kInChunk]; }
   void grow() {
     const size_t first = chunks_.size() * kInChunk;
-    chunks_.push_back(std::make_unique<std::array<Slot, kInChunk>>());
+    // Not make_unique: it would write zeros over slots that hold nothing yet.
+    chunks_.push_back(std::make_unique_for_overwrite<Slot[]>(kInChunk));
     for (size_t i = kInChunk; i-- > 0;) free_.push_back(static_cast<uint32_t>(first + i));
   }
 
-  std::vector<std::unique_ptr<std::array<Slot, kInChunk>>> chunks_;
-  std::vector<uint32_t> free_;  // the latest freed is used next
+  std::vector<std::unique_ptr<Slot[]>> chunks_;  // kInChunk slots each
+  std::vector<uint32_t> free_;                   // the latest freed is used next
   size_t size_ = 0;
 };
 

@@ -25,7 +25,15 @@ class Simulation {
 
   /// Runs `action` at `when`, or now if that has passed. Of equal times, in the order of the calls.
   void at(Time when, Action action) {
-    events_.push_back({std::max(when, now_), added_++, std::move(action)});
+    uint32_t place = static_cast<uint32_t>(actions_.size());
+    if (free_.empty()) {
+      actions_.push_back(std::move(action));
+    } else {
+      place = free_.back();
+      free_.pop_back();
+      actions_[place] = std::move(action);
+    }
+    events_.push_back({std::max(when, now_), added_++, place});
     std::push_heap(events_.begin(), events_.end(), Event::is_later);
   }
   void after_us(double us, Action action) { at(now_ + from_us(us), std::move(action)); }
@@ -52,8 +60,10 @@ class Simulation {
       for (Flows::Done& done : flows_.advance(now_)) done();
     } else {
       std::pop_heap(events_.begin(), events_.end(), Event::is_later);
-      const Action action = std::move(events_.back().action);
+      const uint32_t place = events_.back().place;
       events_.pop_back();
+      const Action action = std::move(actions_[place]);
+      free_.push_back(place);
       action();
     }
     return true;
@@ -63,7 +73,7 @@ class Simulation {
   struct Event {
     Time when;
     uint64_t order;
-    Action action;
+    uint32_t place;  // of its action: a heap moves its elements often, and actions are large
     static bool is_later(const Event& a, const Event& b) {
       return a.when != b.when ? a.when > b.when : a.order > b.order;
     }
@@ -73,7 +83,9 @@ class Simulation {
 
   Time now_ = 0;
   uint64_t added_ = 0;
-  std::vector<Event> events_;  // a heap, the earliest first
+  std::vector<Event> events_;    // a heap, the earliest first
+  std::vector<Action> actions_;  // by place
+  std::vector<uint32_t> free_;   // places without an action
   Flows flows_;
 };
 

@@ -1,7 +1,7 @@
 // A Store on etcd, by its JSON gateway (etcd.io/docs/v3.4/dev-guide/api_grpc_gateway): bytes travel
 // in base64, numbers of 64 bits as strings. Each record has a lease of its own. Renewing a record
 // costs etcd no write to its disk: the lease is kept alive, and the record is read.
-#include <sodium.h>
+#include <crypto++/base64.h>
 
 #include <charconv>
 #include <limits>
@@ -24,24 +24,23 @@ constexpr const char* kPrefix = "braid/segment/";
 constexpr const char* kPrefixEnd = "braid/segment0";  // the first key behind all with the prefix
 constexpr int kLeaseSeconds = kLeaseMs / 1000;
 
-std::string to_base64(const std::string& text) {
-  std::string coded(sodium_base64_ENCODED_LEN(text.size(), sodium_base64_VARIANT_ORIGINAL), '\0');
-  sodium_bin2base64(coded.data(), coded.size(), reinterpret_cast<const unsigned char*>(text.data()),
-                    text.size(), sodium_base64_VARIANT_ORIGINAL);
-  coded.pop_back();  // the final NUL
-  return coded;
+/// All that comes out of `coder` for `text`.
+std::string pass(CryptoPP::Filter&& coder, const std::string& text) {
+  coder.Put(reinterpret_cast<const unsigned char*>(text.data()), text.size());
+  coder.MessageEnd();
+  std::string out(coder.MaxRetrievable(), '\0');
+  coder.Get(reinterpret_cast<unsigned char*>(out.data()), out.size());
+  return out;
 }
 
+std::string to_base64(const std::string& text) {
+  return pass(CryptoPP::Base64Encoder(nullptr, false), text);
+}
+
+/// Crypto++ passes over what is no base64, so what it read is coded again and compared.
 std::optional<std::string> of_base64(const std::string& coded) {
-  std::string text(coded.size(), '\0');
-  size_t size = 0;
-  const char* end = nullptr;
-  const bool is_good =
-      sodium_base642bin(reinterpret_cast<unsigned char*>(text.data()), text.size(), coded.data(),
-                        coded.size(), nullptr, &size, &end, sodium_base64_VARIANT_ORIGINAL) == 0 &&
-      end == coded.data() + coded.size();
-  if (!is_good) return std::nullopt;
-  text.resize(size);
+  std::string text = pass(CryptoPP::Base64Decoder(), coded);
+  if (to_base64(text) != coded) return std::nullopt;
   return text;
 }
 
