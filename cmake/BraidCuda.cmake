@@ -59,15 +59,9 @@ function(braid_compile_kernels source fatbin)
     COMMENT "nvcc ${source}" VERBATIM)
 endfunction()
 
-# braid_embed_kernels(target file.cu symbol): compiles to one fat binary and links its bytes in as
-# `extern "C" const unsigned char symbol[]`. Without nvcc the bytes are a text, which no GPU loads.
-function(braid_embed_kernels target source symbol)
-  set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.fatbin)
-  if(NOT BRAID_NVCC)
-    file(CONFIGURE OUTPUT ${fatbin} CONTENT "built without nvcc")
-  else()
-    braid_compile_kernels(${source} ${fatbin})
-  endif()
+# braid_embed_file(target file symbol): links its bytes, and a 0 behind them, in as `extern "C" const
+# unsigned char symbol[]`.
+function(braid_embed_file target file symbol)
   set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.S)
   file(CONFIGURE OUTPUT ${wrapper} @ONLY CONTENT
 "    .section .rodata
@@ -75,10 +69,22 @@ function(braid_embed_kernels target source symbol)
     .hidden @symbol@
     .balign 16
 @symbol@:
-    .incbin \"@fatbin@\"
+    .incbin \"@file@\"
     .byte 0
     .section .note.GNU-stack,\"\",%progbits
 ")
-  set_source_files_properties(${wrapper} PROPERTIES OBJECT_DEPENDS ${fatbin})
+  set_source_files_properties(${wrapper} PROPERTIES OBJECT_DEPENDS ${file})
   target_sources(${target} PRIVATE ${wrapper})
+endfunction()
+
+# braid_embed_kernels(target file.cu symbol): compiles to one fat binary and embeds it. Without nvcc
+# the bytes are a text, which no GPU loads.
+function(braid_embed_kernels target source symbol)
+  set(fatbin ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.fatbin)
+  if(NOT BRAID_NVCC)
+    file(CONFIGURE OUTPUT ${fatbin} CONTENT "built without nvcc")
+  else()
+    braid_compile_kernels(${source} ${fatbin})
+  endif()
+  braid_embed_file(${target} ${fatbin} ${symbol})
 endfunction()

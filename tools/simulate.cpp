@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string figure, out = "serving-figures", losses;
-  std::string trace, lengths, calibration;
+  std::string trace, lengths, calibration, copies;
   std::string model = "Qwen2.5-32B", gpu = "H200", link = "braid4";
   std::vector<std::string> policies;
   serving::PolicyParameters parameters;
@@ -61,6 +61,11 @@ Result<figures::Setting> setting_of(const Options& options) {
   if (!options.calibration.empty()) {
     BRAID_LET(calibration, serving::read_calibration(options.calibration));
     setting.calibration = calibration;
+  }
+  setting.copies = serving::h200_copies();
+  if (!options.copies.empty()) {
+    BRAID_LET(copies, serving::read_copy_times(options.copies));
+    setting.copies = copies;
   }
   setting.seconds = options.seconds;
   setting.token_budget = options.token_budget;
@@ -297,6 +302,10 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   serving_command
       ->add_option("--calibration", options->calibration,
                    "step times measured by bench/serving/calibrate.py")
+      ->type_name("FILE");
+  serving_command
+      ->add_option("--copies", options->copies,
+                   "what rotation (bench/kv) has printed: for figures 4, 5, 12 and table-1")
       ->type_name("FILE");
   add_run_options(*serving_command, *options, figure);
   serving_command->callback([options, &exit_code] { exit_code = simulate(*options); });

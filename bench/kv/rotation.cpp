@@ -3,17 +3,19 @@
 // turns. Prints a line of JSON for each size and direction; exit code 1 if a byte was wrong.
 //
 //   rotation [--blocks 32K,64K,2M,4M] [--bytes 512M] [--turns 7] [--plan 2400] [--gpu 0]
+//            [--segments 4K,16K,64K,256K,1M,4M,8M,32M] [--counts 512,2048,8192,32768]
 //
 // `--bytes` are those that a turn moves in each direction. GB/s are of both directions together, on
 // the host's clock from the call until the last byte. "native", "braid", "sparing" (every link, by
 // copy engines on the GPU itself: braid_copy_batch_sparing) and "kernel" (one link, by braid's
 // kernel: kernel_copier.h) rotate; "native_batch" and "braid_batch" are bare batches of the same
 // blocks, which rotation cannot exceed. "sparing_relayed" is the part of its bytes that relays have
-// carried so far. "table_1" has the methods of that table. The last
-// lines are what the call costs its caller for a plan of so many blocks of 64 KiB: with copies, and
-// with none ("bookkeeping"). Where braid carries nothing (one GPU, no peers), the first line says
-// so: bandwidth is native's alone, and braid's calls hand the driver its own batches. bench/kv/run
-// holds the lines against what docs/kv.md requires.
+// carried so far. "table_1" has the methods of that table. "segment" are bare copies by size: one
+// by one, in the driver's batches, and in braid's; and of one by one what the call takes, and the
+// copy (figures 4, 5 and 12). The last lines are what the call costs its caller for a plan of so
+// many blocks of 64 KiB: with copies, and with none ("bookkeeping"). Where braid carries nothing
+// (one GPU, no peers), the first line says so: bandwidth is native's alone, and braid's calls hand
+// the driver its own batches. bench/kv/run holds the lines against what docs/kv.md requires.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +28,7 @@
 #include "base/units.h"
 #include "bench/kv/contenders.h"
 #include "bench/kv/decoding.h"
+#include "bench/kv/segment_times.h"
 #include "bench/kv/turns.h"
 #include "kv/braid_copier.h"
 #include "kv/kernel_copier.h"
@@ -39,11 +42,16 @@ constexpr uint64_t kPlanBlockBytes = 64 << 10;
 // Of Qwen2.5-32B: a layer's share of a block, and a whole block.
 constexpr uint64_t kSegmentBytes = 64 << 10;
 constexpr uint64_t kMergedBytes = 4 << 20;
+// As many as one plan of many requests has.
+constexpr uint64_t kSegmentsMax = 4096;
 constexpr uint64_t kDecodeBytes = 256 << 20;
 constexpr uint64_t kBesideBlocks = 2048;
 
 struct Command {
   std::vector<uint64_t> block_bytes = {32 << 10, 64 << 10, 2 << 20, 4 << 20};
+  std::vector<uint64_t> segment_bytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
+                                         1 << 20, 4 << 20,  8 << 20,  32 << 20};
+  std::vector<uint64_t> segment_counts = {512, 2048, 8192, 32768};
   uint64_t turn_bytes = 512 << 20;
   int turns = 7;
   uint32_t plan_blocks = 2400;
@@ -53,8 +61,8 @@ struct Command {
 
 [[noreturn]] void usage() {
   std::fprintf(stderr,
-               "rotation [--blocks LIST] [--bytes SIZE] [--turns N] [--plan BLOCKS] [--kernels N] "
-               "[--gpu N]\n");
+               "rotation [--blocks LIST] [--segments LIST] [--counts LIST] [--bytes SIZE] "
+               "[--turns N] [--plan BLOCKS] [--kernels N] [--gpu N]\n");
   std::exit(2);
 }
 
@@ -72,6 +80,10 @@ Command parse(int count, char** words) {
     const std::string name = words[i], text = words[i + 1];
     if (name == "--blocks")
       command.block_bytes = value_of(parse_size_list(text));
+    else if (name == "--segments")
+      command.segment_bytes = value_of(parse_size_list(text));
+    else if (name == "--counts")
+      command.segment_counts = value_of(parse_size_list(text));
     else if (name == "--bytes")
       command.turn_bytes = value_of(parse_size(text));
     else if (name == "--turns")
@@ -131,6 +143,12 @@ class Race {
     for (const uint64_t block_bytes : command_.block_bytes)
       is_right = measure_bandwidth(block_bytes) && is_right;
     is_right = measure_table_1() && is_right;
+    for (const uint64_t size_bytes : command_.segment_bytes)
+      is_right = measure_segments(size_bytes, std::clamp<uint64_t>(command_.turn_bytes / size_bytes,
+                                                                   1, kSegmentsMax)) &&
+                 is_right;
+    for (const uint64_t count : command_.segment_counts)
+      is_right = measure_segments(kSegmentBytes, count) && is_right;
     is_right = measure_calls() && is_right;
     measure_kernels();
     return is_right;
@@ -223,6 +241,38 @@ class Race {
     }
     line["verified"] = is_right;
     print(line);
+    return is_right;
+  }
+
+  bool measure_segments(uint64_t size_bytes, uint64_t count) const {
+    const auto copies = static_cast<uint32_t>(count);
+    std::vector<Side> sides;
+    const auto add = [&](const char* name, std::unique_ptr<kv::Copier> copier) {
+      sides.push_back(
+          {name, std::make_unique<BareBatches>(gpu_, size_bytes, copies, std::move(copier))});
+    };
+    add("one_by_one", std::make_unique<OneByOneCopier>(gpu_.driver));
+    add("native", native());
+    if (is_accelerated_) add("braid", braid());
+    bool is_right = true;
+    SegmentTimes times(gpu_);
+    for (const Moves moves : {Moves::kDown, Moves::kUp, Moves::kBoth}) {
+      take_turns(sides, moves, command_.turns);
+      const bool is_verified = verify(sides);
+      json line{{"what", "segment"},
+                {"segment_bytes", size_bytes},
+                {"segments", copies},
+                {"moves", moves_name(moves)},
+                {"verified", is_verified}};
+      for (const Side& side : sides) line[side.name + "_gbps"] = side.gbps;
+      for (int turn = 0; moves != Moves::kBoth && turn < command_.turns; ++turn) {
+        const SegmentTimes::Times taken = times.of(size_bytes, moves == Moves::kDown);
+        line["call_us"].push_back(taken.call_us);
+        line["transfer_us"].push_back(taken.transfer_us);
+      }
+      print(line);
+      is_right = is_right && is_verified;
+    }
     return is_right;
   }
 
@@ -323,7 +373,9 @@ int run(const Command& command) {
     outcome = outcome_of_batches(gpu, engine);
   const Engine kept(engine);
   const bool is_accelerated = outcome == "accelerated";
-  json first{{"what", "server"}, {"gpus", gpus}, {"braid", outcome}};
+  char name[256] = "";
+  must(driver, driver.cuDeviceGetName(name, sizeof name, device), "the GPU's name");
+  json first{{"what", "server"}, {"gpu", name}, {"gpus", gpus}, {"braid", outcome}};
   if (!is_accelerated)
     first["note"] =
         "braid carries no batches here: it hands them to the driver, whose bandwidth it is";

@@ -144,11 +144,21 @@ Status Designer::run(const Figure& figure) {
   return laboratory_.run(cases);
 }
 
+namespace {
+
+std::vector<Maker> all_figures() {
+  std::vector<Maker> all = figures_of_copies();
+  for (const auto& makers : {figures_of_the_paper(), figures_beyond_it()})
+    all.insert(all.end(), makers.begin(), makers.end());
+  return all;
+}
+
+}  // namespace
+
 const std::vector<FigureName>& figure_names() {
   static const std::vector<FigureName> names = [] {
     std::vector<FigureName> all;
-    for (const Maker& maker : figures_of_the_paper()) all.push_back(maker.name);
-    for (const Maker& maker : figures_beyond_it()) all.push_back(maker.name);
+    for (const Maker& maker : all_figures()) all.push_back(maker.name);
     return all;
   }();
   return names;
@@ -157,11 +167,8 @@ const std::vector<FigureName>& figure_names() {
 Result<Figure> make_figure(const std::string& name, const Setting& setting,
                            Laboratory& laboratory) {
   Designer designer(setting, laboratory);
-  std::vector<Maker> makers = figures_of_the_paper();
-  const std::vector<Maker> others = figures_beyond_it();
-  makers.insert(makers.end(), others.begin(), others.end());
   std::string known;
-  for (const Maker& maker : makers) {
+  for (const Maker& maker : all_figures()) {
     known += (known.empty() ? "" : ", ") + std::string(maker.name.name);
     if (name != maker.name.name) continue;
     BRAID_LET(figure, maker.make(designer));

@@ -72,6 +72,7 @@ struct Maker {
   Make make;
 };
 std::vector<Maker> figures_of_the_paper();
+std::vector<Maker> figures_of_copies();
 std::vector<Maker> figures_beyond_it();
 
 }  // namespace braid::tools::serving_figures

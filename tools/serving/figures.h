@@ -1,6 +1,6 @@
-// The figures of SuperInfer's evaluation and motivation as experiments, and others that it does not
-// have. A figure is panels; a panel is series of cases over one variable, of which metrics are
-// drawn.
+// The figures of SuperInfer's evaluation and motivation as experiments or measurements, and others
+// that it does not have. A figure is panels; a panel is series of cases over one variable, of which
+// metrics are drawn.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "serving/cost/calibration.h"
+#include "serving/cost/copy_times.h"
 #include "tools/serving/experiment.h"
 
 namespace braid::tools::serving_figures {
@@ -52,14 +53,19 @@ struct Claim {
   std::optional<std::pair<double, double>> between{};
 };
 
-/// Curves that are drawn of single runs: over time, or distributions.
+/// Curves over time, or distributions. Half widths are of 95 % intervals over seeds; 0: of one run.
+struct CurvePoint {
+  double x, y;
+  double x_half_width = 0, y_half_width = 0;
+};
 struct Curve {
   std::string name;
-  std::vector<std::pair<double, double>> points;
+  std::vector<CurvePoint> points;
 };
 struct CurvePanel {
   std::string title, x_name, y_name;
   std::vector<Curve> curves;
+  std::vector<std::string> x_labels{};  ///< what stands at x = 0, 1, ..; empty: the numbers
 };
 
 /// Each series of a panel as one line over all its x.
@@ -68,19 +74,29 @@ struct Scatter {
   Shown across, up;
 };
 
+/// What a measurement says of the paper's words.
+struct Finding {
+  std::string words, verdict, figures;
+};
+
+enum class Kind { kSimulated, kMeasured };
+
 struct Figure {
   std::string name{};
   std::string title{};
   std::string setting{};  ///< model, lengths, hardware, in words
+  Kind kind = Kind::kSimulated;
   std::vector<Panel> panels{};
   std::vector<CurvePanel> curves{};
   std::vector<Scatter> scatters{};
   std::vector<Claim> claims{};
+  std::vector<Finding> findings{};
 };
 
 /// What the user chose.
 struct Setting {
   serving::Calibration calibration;
+  serving::CopyTimes copies;
   double seconds = 300;
   uint32_t token_budget = 1024;
   uint32_t max_running = 1024;

@@ -1,5 +1,5 @@
-// The paper's figures that a simulation can make. Figures 4, 5, 12, 25 and table 1 are
-// measurements of copies, and 6 to 11 and 13 to 15 are drawings.
+// The paper's figures that a simulation can make. Figures 4, 5, 12 and table 1 are measurements of
+// copies (figures_copies.cpp), 25 is one of unified memory, and 6 to 11 and 13 to 15 are drawings.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -229,21 +229,20 @@ Result<Figure> figure_22(Designer& designer) {
   return figure;
 }
 
-// The mean over seeds of the points that every run has.
+// Means over seeds, with their intervals, of the points that every run has.
 template <typename Size, typename Point>
-std::vector<std::pair<double, double>> mean_curve(const Results& results, const Size& size,
-                                                  const Point& point) {
-  std::vector<std::pair<double, double>> curve;
-  const auto share = 1 / static_cast<double>(results.size());
+std::vector<CurvePoint> mean_curve(const Results& results, const Size& size, const Point& point) {
+  std::vector<CurvePoint> curve;
   for (size_t index = 0;; ++index) {
-    std::pair<double, double> mean{};
+    std::vector<double> x, y;
     for (const std::vector<RunResult>& gpus : results) {
       if (index >= size(gpus.front())) return curve;
-      const auto [x, y] = point(gpus.front(), index);
-      mean.first += x * share;
-      mean.second += y * share;
+      const auto [at, value] = point(gpus.front(), index);
+      x.push_back(at);
+      y.push_back(value);
     }
-    curve.push_back(mean);
+    const Estimate across = estimate(x), up = estimate(y);
+    curve.push_back({across.mean, up.mean, across.half_width, up.half_width});
   }
 }
 
@@ -262,7 +261,8 @@ Result<Figure> figure_23(Designer& designer) {
   BRAID_LET(base, designer.base(kQwen, kGpu, designer.chats()));
   Figure figure{
       .title = "FCFS and SJF: KV cache in use, requests waiting",
-      .setting = words_of(base) + "; the curves are means over seeds, at 1.2 of the knee"};
+      .setting = words_of(base) +
+                 "; the curves are means over seeds with 95 % intervals, at 1.2 of the knee"};
   BRAID_LET(panel, designer.by_load("FCFS and SJF", base, {vllm(), plain("sjf_oracle", "pcie5")},
                                     {kTtft}, {0.7, kLoad}));
   figure.panels = {panel};
@@ -291,8 +291,10 @@ Result<Figure> figure_23(Designer& designer) {
 Result<Figure> figure_24(Designer& designer) {
   BRAID_LET(base, designer.base(kQwen, kGpu, designer.chats()));
   const Arm lightllm = plain("lightllm-like", "c2c");
-  Figure figure{.title = "Distribution of TBT",
-                .setting = words_of(base) + "; the curves are means of each quantile over seeds"};
+  Figure figure{
+      .title = "Distribution of TBT",
+      .setting = words_of(base) +
+                 "; the curves are means of each quantile over seeds, with 95 % intervals"};
   BRAID_LET(panel, designer.by_load("TBT", base, {lightllm, paper_on("c2c"), braid_on("c2c")},
                                     {kTbtTokens, kTbtP99}, {0.95, 1.15, 1.5}));
   figure.panels = {panel};

@@ -59,10 +59,11 @@ struct Cell {
   Range across, up;
 
   double at_x(double x) const {
-    return x0 + kLeft + across.share(x) * (kCellWidth - kLeft - kRight);
+    const double share = std::clamp(across.share(x), 0.0, 1.0);  // bars may be longer than the plot
+    return x0 + kLeft + share * (kCellWidth - kLeft - kRight);
   }
   double at_y(double y) const {
-    const double share = std::clamp(up.share(y), 0.0, 1.0);  // bars may be longer than the plot
+    const double share = std::clamp(up.share(y), 0.0, 1.0);
     return y0 + kCellHeight - kBottom - share * (kCellHeight - kTop - kBottom);
   }
 };
@@ -110,19 +111,32 @@ std::string draw_axes(const Cell& cell) {
   return out;
 }
 
+// The intervals of a point. Where points are dense, they are a band.
+std::string bars(const Cell& cell, const PlotPoint& point, const std::string& style) {
+  const double x = cell.at_x(point.x), y = cell.at_y(point.y);
+  std::string out;
+  if (std::isfinite(point.half_width) && point.half_width > 0)
+    out += line(x, cell.at_y(point.y - point.half_width), x, cell.at_y(point.y + point.half_width),
+                style);
+  if (std::isfinite(point.x_half_width) && point.x_half_width > 0)
+    out += line(cell.at_x(point.x - point.x_half_width), y, cell.at_x(point.x + point.x_half_width),
+                y, style);
+  return out;
+}
+
 std::string draw_series(const Cell& cell) {
   std::string out;
   for (size_t index = 0; index < cell.plot.series.size(); ++index) {
     const char* color = color_of(index);
+    const bool is_dense = cell.plot.series[index].points.size() >= 30;
     std::string path;
     for (const PlotPoint& point : cell.plot.series[index].points) {
       const double x = cell.at_x(point.x), y = cell.at_y(point.y);
       path += fmt::format("{:.1f},{:.1f} ", x, y);
-      if (std::isfinite(point.half_width) && point.half_width > 0)
-        out +=
-            line(x, cell.at_y(point.y - point.half_width), x, cell.at_y(point.y + point.half_width),
-                 fmt::format("stroke=\"{}\" stroke-width=\"1\"", color));
-      if (cell.plot.series[index].points.size() < 30)
+      out += bars(cell, point,
+                  fmt::format("stroke=\"{}\" stroke-width=\"1\"{}", color,
+                              is_dense ? " stroke-opacity=\"0.25\"" : ""));
+      if (!is_dense)
         out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y,
                            2.5, color);
     }

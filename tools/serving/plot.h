@@ -9,7 +9,8 @@ namespace braid::tools::serving_figures {
 
 struct PlotPoint {
   double x, y;
-  double half_width = 0;  ///< of a bar through the point; NaN or 0: none
+  double half_width = 0;    ///< of a bar through the point; NaN or 0: none
+  double x_half_width = 0;  ///< the same, from left to right
 };
 struct PlotSeries {
   std::string name;

@@ -31,6 +31,10 @@ std::string with_interval(const Estimate& estimate, double scale) {
                      is_equal ? 0 : estimate.half_width * scale);
 }
 
+const char* kind_of(const Figure& figure) {
+  return figure.kind == Kind::kMeasured ? "measured" : "simulated";
+}
+
 const Series* find_series(const Panel& panel, const std::string& name) {
   for (const Series& series : panel.series)
     if (series.name == name) return &series;
@@ -125,13 +129,29 @@ Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laborat
   return judged;
 }
 
+namespace {
+
+Json json_of(const Curve& curve) {
+  Json points = Json::array();
+  for (const CurvePoint& point : curve.points) {
+    Json one{{"x", point.x}, {"y", point.y}};
+    if (point.x_half_width > 0) one["x_half_width"] = point.x_half_width;
+    if (point.y_half_width > 0) one["y_half_width"] = point.y_half_width;
+    points.push_back(one);
+  }
+  return {{"name", curve.name}, {"points", points}};
+}
+
+}  // namespace
+
 std::string json_of(const Figure& figure, const Setting& setting, const Laboratory& laboratory) {
   Json document;
   document["figure"] = figure.name;
   document["title"] = figure.title;
   document["setting"] = figure.setting;
-  document["kind"] = "simulated";
+  document["kind"] = kind_of(figure);
   document["step_times"] = setting.calibration.source;
+  document["copies"] = setting.copies.source;
   document["seeds"] = laboratory.seeds();
   document["seconds"] = setting.seconds;
   for (const Panel& panel : figure.panels) {
@@ -151,8 +171,8 @@ std::string json_of(const Figure& figure, const Setting& setting, const Laborato
   }
   for (const CurvePanel& panel : figure.curves) {
     Json drawn{{"title", panel.title}, {"x", panel.x_name}, {"y", panel.y_name}};
-    for (const Curve& curve : panel.curves)
-      drawn["curves"].push_back({{"name", curve.name}, {"points", curve.points}});
+    if (!panel.x_labels.empty()) drawn["labels"] = panel.x_labels;
+    for (const Curve& curve : panel.curves) drawn["curves"].push_back(json_of(curve));
     document["curves"].push_back(drawn);
   }
   for (const Claim& claim : figure.claims) {
@@ -164,6 +184,9 @@ std::string json_of(const Figure& figure, const Setting& setting, const Laborato
                                   {"half_width", judged.difference.half_width},
                                   {"margin", claim.margin}});
   }
+  for (const Finding& finding : figure.findings)
+    document["findings"].push_back(
+        {{"words", finding.words}, {"verdict", finding.verdict}, {"figures", finding.figures}});
   return document.dump(1) + "\n";
 }
 
@@ -210,23 +233,28 @@ std::string svg_of(const Figure& figure, const Laboratory& laboratory) {
   rows.push_back(scatters);
   for (const CurvePanel& panel : figure.curves) {
     Plot plot{panel.title, panel.x_name, panel.y_name, {}};
+    for (size_t at = 0; at < panel.x_labels.size(); ++at)
+      plot.x_ticks.emplace_back(static_cast<double>(at), panel.x_labels[at]);
     for (const Curve& curve : panel.curves) {
       PlotSeries drawn{curve.name, {}};
-      for (const auto& [x, y] : curve.points) drawn.points.push_back({x, y});
+      for (const CurvePoint& point : curve.points)
+        drawn.points.push_back({point.x, point.y, point.y_half_width, point.x_half_width});
       plot.series.push_back(drawn);
     }
     rows.push_back({plot});
   }
-  return draw(fmt::format("{} (simulated): {}", figure.name, figure.title), rows);
+  return draw(fmt::format("{} ({}): {}", figure.name, kind_of(figure), figure.title), rows);
 }
 
 std::string report_head(const Setting& setting, int seeds) {
   std::string text = fmt::format(
       "# Serving, simulated\n\n"
-      "Every number on this page comes from a simulation, not from a server. `braid simulate "
-      "serving` made it;\ndocs/serving.md says what is simulated and what is an input.\n\n"
-      "- step times: {}\n",
-      setting.calibration.source);
+      "Every number on this page comes from a simulation, not from a server, unless its figure is "
+      "said to be\nmeasured. `braid simulate serving` made it; docs/serving.md says what is "
+      "simulated and what is an input.\n\n"
+      "- step times: {}\n"
+      "- copies of figures 4, 5 and 12 and table 1: {}\n",
+      setting.calibration.source, setting.copies.source);
   text += fmt::format(
       "- median relative error of step times over the half of the grid held out: "
       "{:.1f} %\n",
@@ -250,11 +278,33 @@ std::string report_head(const Setting& setting, int seeds) {
   return text;
 }
 
+namespace {
+
+/// Of curves whose x have names.
+std::string table_of(const CurvePanel& panel) {
+  std::string text = fmt::format("\n{}: {}\n\n| {} |", panel.title, panel.y_name, panel.x_name);
+  for (const Curve& curve : panel.curves) text += fmt::format(" {} |", curve.name);
+  text += "\n|---|";
+  for (size_t index = 0; index < panel.curves.size(); ++index) text += "---|";
+  text += "\n";
+  for (size_t at = 0; at < panel.x_labels.size(); ++at) {
+    text += fmt::format("| {} |", panel.x_labels[at]);
+    for (const Curve& curve : panel.curves)
+      text += fmt::format(" {} |", number(curve.points[at].y));
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string report_of(const Figure& figure, const Laboratory& laboratory) {
   std::string text = fmt::format("\n## {}: {}\n\n{}\n\n![{}](figure-{}.svg)\n", figure.name,
                                  figure.title, figure.setting, figure.title, figure.name);
-  if (!figure.claims.empty()) {
+  if (!figure.claims.empty() || !figure.findings.empty()) {
     text += "\n| said | here | by |\n|---|---|---|\n";
+    for (const Finding& finding : figure.findings)
+      text += fmt::format("| {} | {} | {} |\n", finding.words, finding.verdict, finding.figures);
     for (const Claim& claim : figure.claims) {
       const Judged judged = judge(figure, claim, laboratory);
       text += fmt::format("| {} | {} | {} |\n", judged.words, judged.verdict, judged.figures);
@@ -278,6 +328,8 @@ std::string report_of(const Figure& figure, const Laboratory& laboratory) {
         text += "\n";
       }
     }
+  for (const CurvePanel& panel : figure.curves)
+    if (!panel.x_labels.empty()) text += table_of(panel);
   return text;
 }
 
