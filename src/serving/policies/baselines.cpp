@@ -21,9 +21,10 @@ class LightllmLike final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, came_first));
-    Queue batch = in_order(view, RequestState::kRunning, ends_later);
-    for (const RequestView* request : in_order(view, RequestState::kWaiting, came_first)) {
+    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, kByArrival));
+    Queue batch = in_order(view, RequestState::kRunning,
+                           [](const RequestView& request) { return -int64_t{remaining(request)}; });
+    for (const RequestView* request : in_order(view, RequestState::kWaiting, kByArrival)) {
       if (!room.fits(*request)) break;
       batch.insert(std::upper_bound(batch.begin(), batch.end(), request, ends_later), request);
       if (peak_tokens(batch) > uint64_t{view.total_blocks} * view.block_tokens) break;
@@ -56,9 +57,9 @@ class LtrLike final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    const Queue victims = in_reverse(view, RequestState::kRunning, is_shorter);
+    const Queue victims = in_reverse(view, RequestState::kRunning, length_rank);
     cover_growth(room, victims);
-    const Queue waiting = in_order(view, RequestState::kWaiting, is_shorter);
+    const Queue waiting = in_order(view, RequestState::kWaiting, length_rank);
     admit_by_preempting(room, waiting, victims,
                         [&](const RequestView& candidate, const RequestView& victim) {
                           return victim.running_since_us < view.now_us &&
@@ -68,9 +69,7 @@ class LtrLike final : public Policy {
   }
 
  private:
-  static bool is_shorter(const RequestView* a, const RequestView* b) {
-    return a->length_rank != b->length_rank ? a->length_rank < b->length_rank : came_first(a, b);
-  }
+  static double length_rank(const RequestView& request) { return request.length_rank; }
 };
 
 /// NEO: some requests have their KV cache on the host. The CPU computes their attention, the GPU
@@ -87,13 +86,13 @@ class NeoLike final : public Policy {
   Eviction eviction() const override { return Eviction::kOffload; }
   Decision decide(const View& view) const override {
     Room room(view);
-    const Queue victims = in_reverse(view, RequestState::kRunning, came_first);
+    const Queue victims = in_reverse(view, RequestState::kRunning, kByArrival);
     cover_growth(room, victims);
-    const Queue offloaded = in_order(view, RequestState::kRotary, came_first);
+    const Queue offloaded = in_order(view, RequestState::kRotary, kByArrival);
     uint64_t held_blocks = 0;
     for (const RequestView* request : offloaded) held_blocks += request->blocks;
     const double most_bytes = kCpuAttentionGbps * 1e3 * static_cast<double>(view.step_us);
-    const Queue waiting = in_order(view, RequestState::kWaiting, came_first);
+    const Queue waiting = in_order(view, RequestState::kWaiting, kByArrival);
     admit_by_preempting(room, waiting, victims, [&](const RequestView&, const RequestView& victim) {
       const uint64_t held = held_blocks + room.freed_blocks() + victim.freed_blocks;
       const uint64_t saved = room.save_bytes() + victim.save_blocks * view.block_bytes;

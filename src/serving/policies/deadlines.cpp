@@ -12,11 +12,6 @@ int64_t deadline_us(const RequestView& request) {
                                            : request.last_token_us + request.slo.tbt_us;
 }
 
-bool is_due_first(const RequestView* a, const RequestView* b) {
-  const int64_t due_a = deadline_us(*a), due_b = deadline_us(*b);
-  return due_a != due_b ? due_a < due_b : came_first(a, b);
-}
-
 Queue paused(const View& view) {
   Queue queue = in_state(view, RequestState::kWaiting);
   const Queue rotary = in_state(view, RequestState::kRotary);
@@ -24,15 +19,15 @@ Queue paused(const View& view) {
   return queue;
 }
 
-/// Those run that are before the others. One that is paused preempts the last of those that run,
-/// if it may.
-template <typename Before, typename MayPreempt>
-Decision decide_in_order(const View& view, const Before& before, const MayPreempt& may_preempt) {
+/// Those with the lowest ranks run. One that is paused preempts the last of those that run, if it
+/// may.
+template <typename RankOf, typename MayPreempt>
+Decision decide_in_order(const View& view, const RankOf& rank_of, const MayPreempt& may_preempt) {
   Room room(view);
-  const Queue victims = in_reverse(view, RequestState::kRunning, before);
+  const Queue victims = in_reverse(view, RequestState::kRunning, rank_of);
   cover_growth(room, victims);
   Queue queue = paused(view);
-  std::sort(queue.begin(), queue.end(), before);
+  sort_by(queue, rank_of);
   admit_by_preempting(room, queue, victims, may_preempt);
   return room.take();
 }
@@ -43,7 +38,7 @@ class Edf final : public Policy {
   std::string_view name() const override { return "edf"; }
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
-    return decide_in_order(view, is_due_first,
+    return decide_in_order(view, deadline_us,
                            [&](const RequestView& candidate, const RequestView& victim) {
                              return victim.running_since_us < view.now_us &&
                                     deadline_us(candidate) < deadline_us(victim);
@@ -58,15 +53,11 @@ class SloClasses final : public Policy {
   std::string_view name() const override { return "slo_classes"; }
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
-    return decide_in_order(view, is_above,
-                           [](const RequestView& candidate, const RequestView& victim) {
-                             return candidate.priority < victim.priority;
-                           });
-  }
-
- private:
-  static bool is_above(const RequestView* a, const RequestView* b) {
-    return a->priority != b->priority ? a->priority < b->priority : came_first(a, b);
+    return decide_in_order(
+        view, [](const RequestView& request) { return request.priority; },
+        [](const RequestView& candidate, const RequestView& victim) {
+          return candidate.priority < victim.priority;
+        });
   }
 };
 

@@ -17,7 +17,7 @@ LargestLagFirst largest_lag_first(const View& view, int64_t free_blocks, int64_t
       result.prioritized.push_back(&request);
     }
   if (free_blocks >= wanted) {  // lines 3 to 5
-    std::sort(result.prioritized.begin(), result.prioritized.end(), came_first);
+    sort_by(result.prioritized, kByArrival);
     result.fell_back = true;
     return result;
   }

@@ -8,10 +8,10 @@
 namespace braid::serving {
 namespace {
 
-Queue by_arrival(const View& view, RequestState state) { return in_order(view, state, came_first); }
+Queue by_arrival(const View& view, RequestState state) { return in_order(view, state, kByArrival); }
 
 Queue latest_running(const View& view) {
-  return in_reverse(view, RequestState::kRunning, came_first);
+  return in_reverse(view, RequestState::kRunning, kByArrival);
 }
 
 /// vLLM's: in the order of arrival. If the running cannot grow, the latest arrival is computed
@@ -49,7 +49,7 @@ class WaitingFirst final : public Policy {
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
     Room room(view);
-    const Queue victims = in_order(view, RequestState::kRunning, has_run_longer);
+    const Queue victims = in_order(view, RequestState::kRunning, running_since);
     cover_growth(room, victims);
     const Queue waiting = by_arrival(view, RequestState::kWaiting);
     admit_by_preempting(room, waiting, victims, [&](const RequestView&, const RequestView& victim) {
@@ -61,10 +61,7 @@ class WaitingFirst final : public Policy {
   }
 
  private:
-  static bool has_run_longer(const RequestView* a, const RequestView* b) {
-    return a->running_since_us != b->running_since_us ? a->running_since_us < b->running_since_us
-                                                      : came_first(a, b);
-  }
+  static int64_t running_since(const RequestView& request) { return request.running_since_us; }
 };
 
 /// Shortest job first, by the true number of tokens left. Preempts only for growth.
@@ -74,17 +71,14 @@ class SjfOracle final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, is_shorter));
-    admit_in_order(room, in_order(view, RequestState::kWaiting, is_shorter));
+    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, remaining));
+    admit_in_order(room, in_order(view, RequestState::kWaiting, remaining));
     return room.take();
   }
 
  private:
   static uint32_t remaining(const RequestView& request) {
     return request.output_tokens - std::min(request.output_tokens, request.generated_tokens);
-  }
-  static bool is_shorter(const RequestView* a, const RequestView* b) {
-    return remaining(*a) != remaining(*b) ? remaining(*a) < remaining(*b) : came_first(a, b);
   }
 };
 

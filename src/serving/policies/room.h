@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "serving/request_state.h"
@@ -47,21 +48,39 @@ class Room {
 /// The requests of a view in this state, in no order.
 Queue in_state(const View& view, RequestState state);
 
-/// The same, sorted by `Before`.
-template <typename Before>
-Queue in_order(const View& view, RequestState state, const Before& before) {
+/// The earlier arrival; the id decides between equal ones.
+bool came_first(const RequestView* a, const RequestView* b);
+
+/// Every request has the same rank.
+inline constexpr auto kByArrival = [](const RequestView&) { return 0; };
+
+/// Sorts by `rank_of(request)`, the lowest first; of equal ranks whoever came first. What is
+/// compared is copied: requests lie far apart in memory.
+template <typename RankOf>
+void sort_by(Queue& queue, const RankOf& rank_of) {
+  using Rank = decltype(rank_of(*queue.front()));
+  std::vector<std::tuple<Rank, int64_t, RequestId, const RequestView*>> ranked;
+  ranked.reserve(queue.size());
+  for (const RequestView* request : queue)
+    ranked.emplace_back(rank_of(*request), request->arrival_us, request->id, request);
+  std::sort(ranked.begin(), ranked.end());
+  for (size_t i = 0; i < queue.size(); ++i) queue[i] = std::get<3>(ranked[i]);
+}
+
+/// The requests of a view in this state, sorted.
+template <typename RankOf>
+Queue in_order(const View& view, RequestState state, const RankOf& rank_of) {
   Queue queue = in_state(view, state);
-  std::sort(queue.begin(), queue.end(), before);
+  sort_by(queue, rank_of);
   return queue;
 }
 
-template <typename Before>
-Queue in_reverse(const View& view, RequestState state, const Before& before) {
-  return in_order(view, state, [&](const auto* a, const auto* b) { return before(b, a); });
+template <typename RankOf>
+Queue in_reverse(const View& view, RequestState state, const RankOf& rank_of) {
+  Queue queue = in_order(view, state, rank_of);
+  std::reverse(queue.begin(), queue.end());
+  return queue;
 }
-
-/// The earlier arrival; the id decides between equal ones.
-bool came_first(const RequestView* a, const RequestView* b);
 
 /// Preempts from the front of `victims` until the growth of the running requests fits.
 void cover_growth(Room& room, const Queue& victims);

@@ -36,8 +36,8 @@ class Paper final : public Policy {
       if (std::find(chosen.preempted.begin(), chosen.preempted.end(), request) ==
           chosen.preempted.end())
         victims.push_back(request);
-    std::sort(victims.begin(), victims.end(),
-              [](const RequestView* a, const RequestView* b) { return came_first(b, a); });
+    sort_by(victims, kByArrival);
+    std::reverse(victims.begin(), victims.end());
     cover_growth(room, victims);
   }
 
@@ -124,7 +124,7 @@ class Braid final : public Policy {
       load_bytes += entry.request->load_blocks * view.block_bytes;
     }
     if (wanted_blocks > room.left_blocks() || load_bytes > view.budget.load_bytes) return false;
-    std::sort(paused.begin(), paused.end(), came_first);
+    sort_by(paused, kByArrival);
     admit_in_order(room, paused);
     return true;
   }
