@@ -74,8 +74,8 @@ TEST(CopyTimes, AreMediansOfTheTurnsOfAMeasurement) {
 
 TEST(CopyTimes, TheRecordedOnesAreThoseOfTheRecord) {
   const serving::CopyTimes recorded = serving::h200_copies();
-  const auto in_file =
-      serving::read_copy_times(BRAID_SOURCE_DIR "/docs/measurements/2026-11-28-H200-copies.jsonl");
+  const auto in_file = serving::read_copy_times(
+      BRAID_SOURCE_DIR "/docs/measurements/2026-11-28-2xH200-copies.jsonl");
   ASSERT_TRUE(in_file.ok()) << in_file.status().message();
   ASSERT_EQ(recorded.segments.size(), in_file.value().segments.size());
   for (size_t i = 0; i < recorded.segments.size(); ++i)

@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "topology/json_reader.h"
 
-// docs/measurements/2026-11-28-H200-copies.jsonl, as it lies there.
+// docs/measurements/2026-11-28-2xH200-copies.jsonl, as it lies there.
 extern "C" const char braid_h200_copies[];
 
 namespace braid::serving {
@@ -84,9 +84,9 @@ Result<CopyTimes> parse(const std::string& text, const std::string& path) {
 
 CopyTimes h200_copies() {
   CopyTimes times =
-      parse(braid_h200_copies, "docs/measurements/2026-11-28-H200-copies.jsonl").value();
+      parse(braid_h200_copies, "docs/measurements/2026-11-28-2xH200-copies.jsonl").value();
   times.source =
-      "measured on NVIDIA H200, 2026-11-28 (docs/measurements/2026-11-28-H200-copies.jsonl)";
+      "measured on 2 x NVIDIA H200, 2026-11-28 (docs/measurements/2026-11-28-2xH200-copies.jsonl)";
   return times;
 }
 
