@@ -100,8 +100,10 @@ bool set_up_links(Shared& shared, const LimitedRailsOptions& options, int side) 
 std::unique_ptr<Engine> open_engine(const LimitedRailsOptions& options, int side) {
   std::vector<std::unique_ptr<fabric::Domain>> rails;
   for (int rail = 0; rail < options.rails; ++rail)
-    rails.push_back(
-        fabric::ofi::open_domain(fabric::ofi::tcp_quirks(), address_of(rail, side)).value());
+    rails.push_back(fabric::ofi::open_domain(
+                        fabric::ofi::tcp_quirks(), address_of(rail, side),
+                        Admits::kAnybody)  // the other side is of another network namespace
+                        .value());
   fabric::EngineOptions engine;
   engine.engine = static_cast<uint64_t>(getpid()) << 32 | (now_ns() & 0xffffffff);
   return Engine::open(std::move(rails), engine).value();

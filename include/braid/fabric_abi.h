@@ -37,9 +37,10 @@
  *
  * Trust: with a secret, every message between engines, every address and every descriptor is sealed
  * with it (HMAC-SHA256). A process without the secret can neither connect nor give orders. An
- * engine without a secret uses addresses of this host alone unless allow_unauthenticated is set.
- * Nothing is encrypted. Keys are random 64-bit numbers. Processes of one host that use shm can
- * reach each other's memory anyway. docs/fabric.md says what a lying peer can do.
+ * engine without a secret uses addresses of this host alone unless allow_unauthenticated is set,
+ * and of this host only processes of its own user can be its peers. Nothing is encrypted. Keys are
+ * random 64-bit numbers. Processes of one user that use shm can reach each other's memory anyway.
+ * docs/fabric.md says what a lying peer can do.
  *
  * Fork: an engine cannot be used in a child process; every call there says so. Memory of
  * braid_fabric_allocate_memory is not mapped in a child if peers can map it: touching it there is
@@ -401,7 +402,8 @@ typedef struct braid_fabric_statistics {
   size_t struct_bytes;        /* sizeof(braid_fabric_statistics), set by the caller */
   uint64_t malformed;         /* messages that could not be read */
   uint64_t misdirected;       /* messages for another engine, or from no known peer */
-  uint64_t refused;           /* peers beyond the limit, with other rails, or unsolicited */
+  uint64_t refused;           /* peers beyond the limit, with other rails, or unsolicited; without a
+                                 secret, connections of other users of this host */
   uint64_t over_credit;       /* messages of peers that had no credit */
   uint64_t unauthenticated;   /* messages that were not sealed with the secret */
   uint64_t replayed;          /* messages that had come before */

@@ -37,8 +37,9 @@
  *
  * Trust: as for braid_fabric (fabric_abi.h). With a secret, every question, answer and message is
  * sealed with it. An engine without a secret uses addresses of this host alone unless
- * allow_unauthenticated is set. Nothing is encrypted. Peers of the same host, user and secret map
- * memory of braid_transfer_allocate_memory, read-only if they may only read it.
+ * allow_unauthenticated is set, and answers processes of its own user there. Nothing is encrypted.
+ * Peers of the same host, user and secret map memory of braid_transfer_allocate_memory, read-only
+ * if they may only read it.
  *
  * Fork: an engine cannot be used in a child process; every call there says so. Memory of
  * braid_transfer_allocate_memory that peers may read is not mapped in a child: touching it there is

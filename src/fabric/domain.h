@@ -117,11 +117,19 @@ struct Completion {
   uint32_t slices = 1;  ///< of all writes that brought this immediate
 };
 
-/// Messages from outside that a domain has dropped.
+/// What a domain has dropped of what came from outside: messages, unless it says otherwise.
 struct Rejections {
   uint64_t malformed = 0;
   uint64_t unauthenticated = 0;  ///< not sealed with the secret
   uint64_t replayed = 0;         ///< had come before
+  uint64_t refused = 0;          ///< connections of other users, where there is no secret
+  Rejections& operator+=(const Rejections& other) {
+    malformed += other.malformed;
+    unauthenticated += other.unauthenticated;
+    replayed += other.replayed;
+    refused += other.refused;
+    return *this;
+  }
 };
 
 class Domain {
@@ -205,7 +213,7 @@ class Domain {
   /// one has returned 0.
   virtual bool has_copied() const { return false; }
 
-  /// Of messages between domains, which no user of them sees.
+  /// Of what happens between domains, which no user of them sees.
   virtual Rejections rejections() const { return {}; }
 
   /// Readable once `poll` may have something to do. -1: there is no such descriptor; poll now and

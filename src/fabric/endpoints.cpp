@@ -59,6 +59,11 @@ class JoinedDomain final : public Domain {
 
   size_t poll(std::span<Completion> completions) override;
   bool has_copied() const override;
+  Rejections rejections() const override {
+    Rejections all;
+    for (const Endpoint& endpoint : endpoints_) all += endpoint.domain->rejections();
+    return all;
+  }
   int wait_descriptor() const override { return events_.get(); }
   bool arm() override;
 

@@ -81,7 +81,9 @@ struct EngineStatistics {
   uint64_t unauthenticated = 0;  ///< messages that were not sealed with the secret
   uint64_t replayed = 0;         ///< messages that had come before
   uint64_t misdirected = 0;      ///< for another engine or connection, or from an unknown sender
-  uint64_t refused = 0;      ///< peers beyond the limit, with other rails, or without being asked
+  /// Peers beyond the limit, with other rails, or without being asked; connections of other users
+  /// of this host, where there is no secret.
+  uint64_t refused = 0;
   uint64_t over_credit = 0;  ///< messages of peers that had no credit
   uint64_t peers_failed = 0;
 };

@@ -126,6 +126,9 @@ class ThreadedDomain final : public Domain {
   }
 
   size_t poll(std::span<Completion> completions) override;
+  Rejections rejections() const override {
+    return between_looks([&] { return wire_->rejections(); });
+  }
   int wait_descriptor() const override { return arrivals_.get(); }
   bool arm() override;
 

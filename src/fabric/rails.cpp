@@ -47,6 +47,7 @@ EngineStatistics Engine::statistics() const {
     all.malformed += rejected.malformed;
     all.unauthenticated += rejected.unauthenticated;
     all.replayed += rejected.replayed;
+    all.refused += rejected.refused;
   }
   return all;
 }

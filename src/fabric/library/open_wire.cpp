@@ -13,8 +13,9 @@
 namespace braid::fabric {
 namespace {
 
-std::unique_ptr<Domain> open_further(const ofi::Quirks& quirks, const std::string& address) {
-  Result<std::unique_ptr<Domain>> opened = ofi::open_domain(quirks, address);
+std::unique_ptr<Domain> open_further(const ofi::Quirks& quirks, const std::string& address,
+                                     Admits admits) {
+  Result<std::unique_ptr<Domain>> opened = ofi::open_domain(quirks, address, admits);
   if (!opened.ok()) return nullptr;
   try {
     return with_progress_thread(std::move(opened).value());
@@ -26,15 +27,15 @@ std::unique_ptr<Domain> open_further(const ofi::Quirks& quirks, const std::strin
 /// Each further endpoint has a thread. Where there is no room for as many, fewer suffice.
 Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
                                                const std::string& address,
-                                               const EndpointCount& counts) {
-  BRAID_LET(first, ofi::open_domain(quirks, address));
+                                               const EndpointCount& counts, Admits admits) {
+  BRAID_LET(first, ofi::open_domain(quirks, address, admits));
   const bool has_room = quirks.reaches_hosts || is_ample(shm_room());
   const size_t wanted = quirks.copies_by_cpu && has_room ? counts.at(address) : 1;
   if (wanted == 1) return std::move(first);
   std::vector<std::unique_ptr<Domain>> endpoints;
   endpoints.push_back(std::move(first));
   while (endpoints.size() < wanted) {
-    std::unique_ptr<Domain> further = open_further(quirks, address);
+    std::unique_ptr<Domain> further = open_further(quirks, address, admits);
     if (further == nullptr) break;
     endpoints.push_back(std::move(further));
   }
@@ -48,11 +49,11 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
 
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           const EndpointCount& counts, bool has_gpu_memory,
-                                          const Secret& secret) {
-  BRAID_LET(wire, open_endpoints(quirks, address, counts));
+                                          const Trust& trust) {
+  BRAID_LET(wire, open_endpoints(quirks, address, counts, trust.admits));
   if (!has_gpu_memory) return std::move(wire);
   const size_t doors = doors_at_all_endpoints(counts.room, wire->traits().endpoints);
-  return staged::stage(std::move(wire), {secret, doors / 2});
+  return staged::stage(std::move(wire), {trust.secret, doors / 2});
 }
 
 }  // namespace braid::fabric

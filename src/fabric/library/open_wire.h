@@ -8,15 +8,15 @@
 #include "base/status.h"
 #include "fabric/domain.h"
 #include "fabric/library/endpoint_count.h"
+#include "fabric/library/trust.h"
 #include "fabric/ofi/domain.h"
-#include "fabric/seal.h"
 
 namespace braid::fabric {
 
 /// `has_gpu_memory`: it carries GPU memory too, through host memory, since no provider here can
-/// access it; `secret` then seals what both ends say of it.
+/// access it; the secret then seals what both ends say of it.
 Result<std::unique_ptr<Domain>> open_wire(const ofi::Quirks& quirks, const std::string& address,
                                           const EndpointCount& counts, bool has_gpu_memory,
-                                          const Secret& secret);
+                                          const Trust& trust);
 
 }  // namespace braid::fabric

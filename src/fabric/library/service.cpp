@@ -35,7 +35,7 @@ int kind_of(About about) {
 
 Status is_being_closed() { return Status::error("this engine is being closed"); }
 
-Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options, const Secret& secret,
+Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options, const Trust& trust,
                                           const EndpointCount& counts, const std::string& address) {
   if (options.provider == "local") return local::open_domain();
   if (!options.provider.empty()) {
@@ -43,12 +43,12 @@ Result<std::unique_ptr<Domain>> open_rail(const ServiceOptions& options, const S
     if (quirks == nullptr)
       return Status::error("braid does not know the provider '" + options.provider + "'",
                            "`braid fabric doctor` lists those that it knows");
-    return open_wire(*quirks, address, counts, options.has_gpu_memory, secret);
+    return open_wire(*quirks, address, counts, options.has_gpu_memory, trust);
   }
   Result<std::unique_ptr<Domain>> opened = Status::error("no provider of libfabric is here");
   for (const ofi::Quirks* quirks : ofi::all_quirks()) {
     if (quirks->takes_device) continue;  // by its name alone
-    opened = open_wire(*quirks, address, counts, options.has_gpu_memory, secret);
+    opened = open_wire(*quirks, address, counts, options.has_gpu_memory, trust);
     if (opened.ok()) break;
   }
   return opened;
@@ -62,19 +62,18 @@ Result<std::unique_ptr<Service>> Service::open(const ServiceOptions& wanted,
   const Result<RailChoice> choice = rails_for(wanted, nics);
   if (!choice.ok()) return choice.status();
   BRAID_TRY(check_rail_addresses(wanted, choice.value().addresses, nics));
-  const Result<Secret> secret = secret_for(wanted, choice.value().addresses);
-  if (!secret.ok()) return secret.status();
+  BRAID_LET(trust, trust_for(wanted, choice.value().addresses));
   const OnNode here(machine, wanted.is_pinned ? choice.value().numa_node : -1);
   BRAID_LET(counts, endpoint_count(choice.value().addresses.size(), nics));
   std::vector<std::unique_ptr<Domain>> rails;
   for (const std::string& address : choice.value().addresses) {
-    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, secret.value(), counts, address);
+    Result<std::unique_ptr<Domain>> rail = open_rail(wanted, trust, counts, address);
     if (!rail.ok()) return rail.status();
     rails.push_back(std::move(rail).value());
   }
   EngineOptions options;
   options.engine = random_number();
-  options.secret = secret.value();
+  options.secret = trust.secret;
   options.processes = host_processes();
   Result<std::unique_ptr<Engine>> engine = Engine::open(std::move(rails), options);
   if (!engine.ok()) return engine.status();

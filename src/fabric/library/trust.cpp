@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/try.h"
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric {
@@ -39,6 +40,12 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
               "), or allow it if every host there may be trusted (--allow-unauthenticated; in "
               "programs allow_unauthenticated)");
   return Secret();
+}
+
+Result<Trust> trust_for(const ServiceOptions& wanted, const std::vector<std::string>& addresses) {
+  BRAID_LET(secret, secret_for(wanted, addresses));
+  const Admits without = wanted.allows_unauthenticated ? Admits::kOtherHosts : Admits::kThisUser;
+  return Trust{secret, secret.is_set() ? Admits::kAnybody : without};
 }
 
 }  // namespace braid::fabric

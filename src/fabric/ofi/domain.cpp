@@ -44,9 +44,9 @@ Status no_place(const std::string& provider, size_t places) {
 
 class OfiDomain final : public Domain {
  public:
-  static Result<std::unique_ptr<Domain>> open(const Quirks& quirks,
-                                              const std::string& host_address) {
-    Result<Provider> provider = Provider::open(quirks, host_address);
+  static Result<std::unique_ptr<Domain>> open(const Quirks& quirks, const std::string& host_address,
+                                              Admits admits) {
+    Result<Provider> provider = Provider::open(quirks, host_address, admits);
     if (!provider.ok()) return provider.status();
     Result<Station> station = Station::open(provider.value(), nullptr);
     if (!station.ok()) return station.status();
@@ -92,6 +92,7 @@ class OfiDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
+  Rejections rejections() const override { return {.refused = provider_.guard->refused()}; }
   int wait_descriptor() const override { return sleepers_.descriptor(); }
   bool arm() override {
     return !postings_.has_waiting() && held_.empty() &&
@@ -239,11 +240,13 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   if (is_text ? address.empty() || address.back() != std::byte{0}
               : address.size() != station_.name.size())
     return Status::error("this is no address of " + traits_.provider);
-  if (quirks_.has_doorbells) BRAID_TRY(check_file(address));
+  if (quirks_.has_doorbells) BRAID_TRY(check_file(address, provider_.guard->admits()));
+  if (quirks_.connects_by_tcp) BRAID_TRY(provider_.guard->check(address));
   if (quirks_.peers_max > 0 && peers_.count() + connects_ >= quirks_.peers_max)
     return no_place(traits_.provider, quirks_.peers_max);
   ++connects_;
   Peer peer;
+  if (quirks_.connects_by_tcp) peer.guarded = Guarded::peer(address, provider_.guard);
   if (quirks_.needs_endpoint_for_each_peer) {
     Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
     if (!own.ok()) return own.status();
@@ -258,7 +261,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   BRAID_LET(place, addresses_.add(provider_, station_, address));
   if (stand_ins.has_any()) {  // its file has gone since
     addresses_.remove(station_, place);
-    BRAID_TRY(check_file(address));
+    BRAID_TRY(check_file(address, provider_.guard->admits()));
     return Status::error("shm: the peer's memory cannot be mapped");
   }
   peer.address = place;
@@ -571,8 +574,9 @@ std::optional<Completion> OfiDomain::take_error() {
 
 }  // namespace
 
-Result<std::unique_ptr<Domain>> open_domain(const Quirks& quirks, const std::string& host_address) {
-  return OfiDomain::open(quirks, host_address);
+Result<std::unique_ptr<Domain>> open_domain(const Quirks& quirks, const std::string& host_address,
+                                            Admits admits) {
+  return OfiDomain::open(quirks, host_address, admits);
 }
 
 }  // namespace braid::fabric::ofi

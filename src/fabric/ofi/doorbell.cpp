@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "host/file.h"
+
 namespace braid::fabric::ofi {
 namespace {
 
@@ -46,6 +48,11 @@ int ringing_socket() {
   return socket;
 }
 
+Status another_users() {
+  return Status::error("shm: the peer is another user's process",
+                       "Run both as one user, or use another provider of libfabric");
+}
+
 bool is_left(const sockaddr_un& doorbell) {
   const int socket = open_socket();
   const bool is_refused =
@@ -67,18 +74,18 @@ std::string file_of(Bytes endpoint) {
 
 std::string endpoint_of(std::string_view file) { return std::string(kScheme).append(file); }
 
-Status check_file(Bytes endpoint) {
+Status check_file(Bytes endpoint, Admits admits) {
   const std::string file = file_of(endpoint);
   if (file.empty()) return Status::error("this is no address of shm");
   const int descriptor = open(std::string(kFolder).append(file).c_str(),
                               O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
   if (descriptor >= 0) {
-    close(descriptor);
-    return {};
+    const File opened(descriptor);
+    struct stat about {};
+    const bool is_ours = fstat(descriptor, &about) == 0 && is_our_user(about.st_uid);
+    return is_ours || admits == Admits::kAnybody ? Status() : another_users();
   }
-  if (errno == EACCES || errno == EPERM)
-    return Status::error("shm: the peer is another user's process",
-                         "Run both as one user, or use another provider of libfabric");
+  if (errno == EACCES || errno == EPERM) return another_users();
   if (errno == ENOENT)
     return Status::error("shm: the peer's engine is closed, or its process has ended",
                          "Connect to an engine that runs");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fabric/domain.h"
+#include "host/same_user.h"
 
 namespace braid::fabric::ofi {
 
@@ -23,10 +24,10 @@ namespace braid::fabric::ofi {
 std::string file_of(Bytes endpoint);
 /// The other way round.
 std::string endpoint_of(std::string_view file);
-/// An error if this process cannot open the file: another user's, or one that is gone, or there is
-/// no descriptor for it. libfabric would use it all the same, and the process would end there, or
-/// at a later peer, which libfabric gives the same place.
-Status check_file(Bytes endpoint);
+/// An error if this process cannot open the file, or `admits` does not name its user: another
+/// user's, or one that is gone, or there is no descriptor for it. libfabric would use it all the
+/// same, and the process would end there, or at a later peer, which libfabric gives the same place.
+Status check_file(Bytes endpoint, Admits admits);
 
 /// The doorbell of a domain. If the socket cannot be made, nobody can ring.
 class Doorbell {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "fabric/ofi/guard.h"
 #include "fabric/ofi/robust_locks.h"
 #include "fabric/ofi/stand_ins.h"
 #include "fabric/wire.h"
@@ -86,6 +87,7 @@ Result<const Library*> open() {
     return Status::error("this libfabric.so.1 lacks a function", "Install version 1.9 or newer");
   opened.handle = library;
   start(library);
+  opened.has_guards = guard_connections(library).ok();
   // These functions rely on the shm provider of this version.
   if (opened.version() == FI_VERSION(1, 17)) {
     opened.has_robust_locks = make_locks_robust(library).ok();

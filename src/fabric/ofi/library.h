@@ -23,6 +23,8 @@ struct Library {
   bool has_robust_locks = false;
   /// See stand_ins.h. If false, a peer whose file is gone may end this process.
   bool has_stand_ins = false;
+  /// See guard.h. If false, engines without a secret have no rails over TCP.
+  bool has_guards = false;
 
   /// The text of a negative answer, such as "Connection refused (111)".
   std::string describe(int64_t answer) const;

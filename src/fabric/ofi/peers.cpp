@@ -24,12 +24,17 @@ void Peers::disconnect(uint32_t number) {
   forget_live_link(leaving.link);
   leaving.link = Link();
   leaving.is_disconnected = true;
-  if (leaving.under_way == 0) free_.push_back(number);
+  if (leaving.under_way == 0) free_number(number);
 }
 
 void Peers::ended(uint32_t number) {
   Peer& peer = peers_[number];
-  if (--peer.under_way == 0 && peer.is_disconnected) free_.push_back(number);
+  if (--peer.under_way == 0 && peer.is_disconnected) free_number(number);
+}
+
+void Peers::free_number(uint32_t number) {
+  peers_[number].guarded = Guarded();
+  free_.push_back(number);
 }
 
 void Peers::clear() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fabric/ofi/doorbell.h"
+#include "fabric/ofi/guard.h"
 #include "fabric/ofi/link.h"
 #include "fabric/ofi/station.h"
 
@@ -22,6 +23,7 @@ struct Peer {
   bool is_disconnected = false;  // its number is free once nothing is under way
   PeerDoorbell doorbell;         // if the provider has doorbells
   Link link;                     // if it has connections that can be broken
+  Guarded guarded;               // until its number is free: libfabric may connect to it anew
   std::vector<std::byte> own_name;
 
   bool owes_answers() const { return endpoint != nullptr && under_way > 0; }
@@ -51,6 +53,7 @@ class Peers {
 
  private:
   void forget_live_link(const Link& link);
+  void free_number(uint32_t number);
 
   std::vector<Peer> peers_;
   std::map<std::vector<std::byte>, size_t> live_links_;  // by address

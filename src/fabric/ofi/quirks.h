@@ -11,6 +11,8 @@ struct Quirks {
   const char* provider;  ///< as libfabric names it
   /// It listens at an address of the host. If false, it chooses its own name.
   bool listens_at_address = false;
+  /// Its connections are TCP sockets of this process, which the kernel knows the user of (guard.h).
+  bool connects_by_tcp = false;
   /// A rail is named by an RDMA device, not by an address of the host. If an address is given, the
   /// first device is used.
   bool takes_device = false;

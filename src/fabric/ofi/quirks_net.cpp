@@ -5,8 +5,10 @@
 namespace braid::fabric::ofi {
 
 const Quirks& net_quirks() {
-  static constexpr Quirks quirks{
-      .provider = "net", .listens_at_address = true, .closing_fences = true};
+  static constexpr Quirks quirks{.provider = "net",
+                                 .listens_at_address = true,
+                                 .connects_by_tcp = true,
+                                 .closing_fences = true};
   return quirks;
 }
 

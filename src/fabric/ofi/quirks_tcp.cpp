@@ -10,6 +10,7 @@ namespace braid::fabric::ofi {
 const Quirks& tcp_quirks() {
   static constexpr Quirks quirks{.provider = "tcp;ofi_rxm",
                                  .listens_at_address = true,
+                                 .connects_by_tcp = true,
                                  .copies_by_cpu = true,
                                  .opens_slowly = true,
                                  .lands_in_order = true,

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/try.h"
 #include "fabric/ofi/opening.h"
 #include "fabric/seal.h"
 #include "host/random_number.h"
@@ -19,6 +20,15 @@ uint64_t random_key(size_t size_bytes) {
   return size_bytes < sizeof key ? key & ((uint64_t{1} << 8 * size_bytes) - 1) : key;
 }
 
+/// Where connections can be looked at, or need not be.
+Status check_guard(const Library& libfabric, const Quirks& quirks, Admits admits) {
+  if (admits == Admits::kAnybody || !quirks.connects_by_tcp || libfabric.has_guards) return {};
+  return Status::error(std::string(quirks.provider) +
+                           ": with this build of libfabric nobody can keep other users of this "
+                           "host out of an engine that has no secret",
+                       "Give the engines a secret (BRAID_FABRIC_SECRET_FILE)");
+}
+
 }  // namespace
 
 Status Provider::failure(const char* what, int64_t answer) const {
@@ -26,10 +36,12 @@ Status Provider::failure(const char* what, int64_t answer) const {
                        libfabric.describe(answer));
 }
 
-Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_address) {
+Result<Provider> Provider::open(const Quirks& quirks, const std::string& host_address,
+                                Admits admits) {
   const Result<const Library*> loaded = ofi::library();
   if (!loaded.ok()) return loaded.status();
-  Provider provider{*loaded.value(), quirks, nullptr, nullptr};
+  BRAID_TRY(check_guard(*loaded.value(), quirks, admits));
+  Provider provider{*loaded.value(), quirks, nullptr, nullptr, std::make_shared<Guard>(admits)};
   Result<Info> offer = find_offer(quirks, host_address);
   if (!offer.ok()) return offer.status();
   provider.info = std::move(offer).value();
@@ -70,7 +82,9 @@ Result<Station> Station::open(const Provider& provider, fid_domain* domain) {
   station.addresses.reset(addresses);
 
   if (Status failed = station.open_queue(provider); !failed.ok()) return failed;
+  Listening listening(provider.guard);
   Result<Owned<fid_ep>> endpoint = station.open_endpoint(provider);
+  station.guarded = listening.take();
   if (!endpoint.ok()) return endpoint.status();
   station.endpoint = std::move(endpoint).value();
   Result<std::vector<std::byte>> name = name_of(provider, *station.endpoint);

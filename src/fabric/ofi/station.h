@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fabric/domain.h"
+#include "fabric/ofi/guard.h"
 #include "fabric/ofi/library.h"
 #include "fabric/ofi/offers.h"
 #include "fabric/ofi/quirks.h"
@@ -27,14 +28,17 @@ struct Close {
 template <typename Object>
 using Owned = std::unique_ptr<Object, Close>;
 
-/// A provider at an address of the host. All stations of a domain are opened from it.
+/// A provider at an address of the host. All stations of a domain are opened from it, and have its
+/// guard.
 struct Provider {
   const Library& libfabric;
   const Quirks& quirks;
   Info info;
   Owned<fid_fabric> fabric;
+  SharedGuard guard;
 
-  static Result<Provider> open(const Quirks& quirks, const std::string& host_address);
+  static Result<Provider> open(const Quirks& quirks, const std::string& host_address,
+                               Admits admits = Admits::kThisUser);
   Status failure(const char* what, int64_t answer) const;
   /// True: braid chooses the keys of memory. False: the provider does.
   bool chooses_keys() const { return (memory_mode() & FI_MR_PROV_KEY) == 0; }
@@ -42,6 +46,7 @@ struct Provider {
 };
 
 struct Station {
+  Guarded guarded;  ///< while the endpoint listens
   Owned<fid_domain> own_domain;
   fid_domain* domain = nullptr;  ///< its own, or another station's
   Owned<fid_av> addresses;

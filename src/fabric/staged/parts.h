@@ -52,7 +52,10 @@ class StagedDomain final : public Domain {
   bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
-  Rejections rejections() const override { return sealing_.rejections(); }
+  Rejections rejections() const override {
+    Rejections all = sealing_.rejections();
+    return all += wire_->rejections();
+  }
 
  private:
   struct Region {

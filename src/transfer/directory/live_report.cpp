@@ -57,7 +57,7 @@ Result<std::string> ask_for_report(const Name& name, const std::string& store,
   // Its description first: this says who it is, and whether it can be asked at all.
   BRAID_LET(owner, resolve(name, store, secret, end_ns));
   BRAID_LET(at, find_engine(name, store, end_ns));
-  const Result<Descriptor> socket = connect_to_engine(at, end_ns);
+  const Result<Descriptor> socket = connect_to_engine(at, secret, end_ns);
   if (!socket.ok()) return because(socket.status());
   const ReportQuestion question{random_number(), owner.incarnation};
   const auto bytes = ask(socket.value(), write(SealedKind::kReportQuestion, question, secret),

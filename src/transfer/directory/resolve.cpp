@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "host/random_number.h"
+#include "host/same_user.h"
 #include "transfer/directory/socket.h"
 #include "transfer/directory/store.h"
 #include "transfer/failure.h"
@@ -33,6 +34,17 @@ Result<Answer> ask_in(uint16_t version, const Name& name, const Descriptor& sock
   return answer;
 }
 
+/// Looks at who listens once the connection stands: that is who has it.
+Status check_user(const Descriptor& socket) {
+  const auto at = TcpEnd::peer_of(socket.get());
+  if (!at) return failure(Cause::kPeerLost, "the peer has closed the connection");
+  const Whose whose = whose_listener(*at);
+  if (is_admitted(Admits::kOtherHosts, whose)) return {};
+  if (whose == Whose::kNobodys)
+    return failure(Cause::kNoSegment, "nobody listens at " + at->text() + " any more");
+  return failure(Cause::kNotAllowed, refusal(whose, "the engine", *at).message());
+}
+
 Status check(const Answer& answer) {
   if (answer.cause == Cause::kNoSegment)
     return failure(answer.cause, "another engine listens there now",
@@ -60,7 +72,7 @@ uint16_t next_version(uint16_t version, const Result<Answer>& answer) {
 /// Asks in one version after the other, until they know one there.
 Result<Answer> ask_engine(const Name& at, const fabric::Secret& secret, uint64_t end_ns) {
   for (uint16_t version = kVersion;;) {
-    BRAID_LET(socket, connect_to_engine(at, end_ns));
+    BRAID_LET(socket, connect_to_engine(at, secret, end_ns));
     Result<Answer> answer = ask_in(version, at, socket, secret, end_ns);
     version = next_version(version, answer);
     if (version < kVersionOldest || monotonic_ns() >= end_ns) return answer;
@@ -90,10 +102,15 @@ bool has_ended(const Name& engine, const fabric::Secret& secret, uint64_t end_ns
   return answer.ok() && answer.value().cause == Cause::kNoSegment;
 }
 
-Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns) {
-  if (!name.is_bare()) return connect_to(name.at, end_ns);
-  BRAID_LET(folder, socket_folder());
-  return connect_to_path(folder + "/" + name.text, end_ns);
+Result<Descriptor> connect_to_engine(const Name& name, const fabric::Secret& secret,
+                                     uint64_t end_ns) {
+  if (name.is_bare()) {
+    BRAID_LET(folder, socket_folder());  // of this user
+    return connect_to_path(folder + "/" + name.text, end_ns);
+  }
+  BRAID_LET(socket, connect_to(name.at, end_ns));
+  if (!secret.is_set()) BRAID_TRY(check_user(socket));
+  return std::move(socket);
 }
 
 Result<Name> find_engine(const Name& name, const std::string& store, uint64_t end_ns) {

@@ -29,6 +29,9 @@ Result<Name> find_engine(const Name& name, const std::string& store, uint64_t en
 /// engine does. Whoever is silent, closes or resets connections, or cannot be reached may live.
 /// Blocks until the limit at most.
 bool has_ended(const Name& engine, const fabric::Secret& secret, uint64_t end_ns);
-Result<Descriptor> connect_to_engine(const Name& name, uint64_t end_ns);
+/// Without a secret, who listens at an address of this host is a process of this user, or it is an
+/// error (host/same_user.h).
+Result<Descriptor> connect_to_engine(const Name& name, const fabric::Secret& secret,
+                                     uint64_t end_ns);
 
 }  // namespace braid::transfer

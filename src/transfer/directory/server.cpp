@@ -134,10 +134,21 @@ void DirectoryServer::accept_from(const Descriptor& listener, uint64_t now_ns) {
     if (accepted < 0) return pause(now_ns);
     Connection connection;
     connection.socket = Descriptor(accepted);
+    if (!is_admitted(listener, connection.socket)) continue;
     connection.end_ns = now_ns + kHalfOpenNs;
     watch(accepted, EPOLLIN, true);
     connections_[accepted] = std::move(connection);
   }
+}
+
+/// Whoever has left before it was looked at has asked nothing.
+bool DirectoryServer::is_admitted(const Descriptor& listener, const Descriptor& connection) {
+  if (&listener != &tcp_ || engine_.admits == Admits::kAnybody) return true;
+  const auto its = TcpEnd::peer_of(connection.get()), own = TcpEnd::own_of(connection.get());
+  const Whose whose = its && own ? whose_connection(*its, *own) : Whose::kNobodys;
+  const bool is_in = braid::is_admitted(engine_.admits, whose);
+  statistics_.refused += !is_in && whose != Whose::kNobodys;
+  return is_in;
 }
 
 /// False: it is over.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fabric/seal.h"
+#include "host/same_user.h"
 #include "transfer/description.h"
 #include "transfer/directory/socket.h"
 
@@ -17,7 +18,7 @@ namespace braid::transfer {
 
 struct DirectoryStatistics {
   uint64_t answered = 0;
-  uint64_t refused = 0;  ///< malformed, without the secret, or too late
+  uint64_t refused = 0;  ///< malformed, without the secret, of another user, or too late
 };
 
 class DirectoryServer {
@@ -35,6 +36,7 @@ class DirectoryServer {
     Incarnation incarnation{};
     std::function<Description()> describe;
     std::function<std::string()> report;  ///< how it does, as JSON
+    Admits admits = Admits::kAnybody;     ///< over TCP; the folder of names is one user's
   };
 
   /// An empty `name`: no Unix socket.
@@ -63,6 +65,7 @@ class DirectoryServer {
       : secret_(secret), engine_(std::move(engine)) {}
   void watch(int descriptor, uint32_t events, bool is_new) const;
   void accept_from(const Descriptor& listener, uint64_t now_ns);
+  bool is_admitted(const Descriptor& listener, const Descriptor& connection);
   void listen(bool is_open) const;
   void pause(uint64_t now_ns);
   void resume();

@@ -53,14 +53,14 @@ Status add_address(const std::string& provider, const fabric::ofi::Quirks& quirk
                    const std::string& address, const fabric::EndpointCount& counts, RailHost& host,
                    OpenedRails& rails) {
   const double gbps = fabric::link_gbps(address, host.nics).value_or(assumed_gbps(address));
-  return add(fabric::open_wire(quirks, address, counts, is_staged(provider), rails.secret),
+  return add(fabric::open_wire(quirks, address, counts, is_staged(provider), rails.trust),
              {provider, address, gbps, place_of(address, host), {}}, rails);
 }
 
 Status add_shared_memory(const std::string& provider, const fabric::ofi::Quirks& quirks,
                          const fabric::EndpointCount& counts, OpenedRails& rails) {
   const Status added =
-      add(fabric::open_wire(quirks, kThisHost, counts, is_staged(provider), rails.secret),
+      add(fabric::open_wire(quirks, kThisHost, counts, is_staged(provider), rails.trust),
           {provider, kThisHost, kSharedMemoryGbps, {}, {}}, rails);
   const Status room = fabric::check(fabric::shm_room());
   if (added.ok() || room.ok()) return added;
@@ -150,8 +150,8 @@ Result<OpenedRails> open_rails(const OpenOptions& options, RailHost& host) {
   std::vector<std::string> reachable = choice.addresses;
   reachable.push_back(rails.listen.host);
   wanted.provider = kNetwork;
-  BRAID_LET(secret, fabric::secret_for(wanted, reachable));
-  rails.secret = secret;
+  BRAID_LET(trust, fabric::trust_for(wanted, reachable));
+  rails.trust = trust;
   // Threads of rails, and libfabric's memory, stay near the NICs.
   const fabric::OnNode here(host.machine, options.is_pinned ? choice.numa_node : -1);
   const std::vector<Wanted> all = wanted_providers(options);

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "fabric/domain.h"
 #include "fabric/library/rail_choice.h"
-#include "fabric/seal.h"
+#include "fabric/library/trust.h"
 #include "topology/machine.h"
 #include "topology/server.h"
 #include "transfer/description.h"
@@ -22,7 +22,7 @@ struct OpenedRails {
   fabric::RailChoice choice;
   HostAndPort listen;        ///< where the engine is to listen
   std::string host_in_name;  ///< where peers reach that
-  fabric::Secret secret;
+  fabric::Trust trust;
   std::vector<std::unique_ptr<fabric::Domain>> domains;
   std::vector<RailDescription> descriptions;  ///< by domain, without fabric's addresses
 };

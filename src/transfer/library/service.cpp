@@ -71,8 +71,8 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
   if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
-    BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation, opened.secret,
-                               fabric::host_processes(), *owned));
+    BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation,
+                               opened.trust.secret, fabric::host_processes(), *owned));
     opened.descriptions[i].address = rail->address();
     rails.push_back(std::move(rail));
   }
@@ -81,19 +81,21 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
       std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
   Engine& described = *engine;
   BRAID_LET(directory, DirectoryServer::open(
-                           opened.listen, options.name, opened.secret,
+                           opened.listen, options.name, opened.trust.secret,
                            {described.incarnation(), [&described] { return described.describe(); },
                             [&described] {
                               return write_report(
                                   StatsFormat::kJson,
                                   report_of(described, to_hex(described.incarnation())));
-                            }}));
+                            },
+                            opened.trust.admits}));
   std::unique_ptr<SharingServer> sharing;
   if (described.sharing() != nullptr) {
-    auto server = SharingServer::open(described.incarnation(), opened.secret, *described.sharing());
+    auto server =
+        SharingServer::open(described.incarnation(), opened.trust.secret, *described.sharing());
     if (server.ok()) sharing = std::move(server).value();  // otherwise the rails carry all
   }
-  std::unique_ptr<Service> service(new Service(opened.secret, std::move(engine),
+  std::unique_ptr<Service> service(new Service(opened.trust.secret, std::move(engine),
                                                std::move(directory),
                                                std::move(sharing)));  // owner: service
   service->origin_ = wanted.origin;
