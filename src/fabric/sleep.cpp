@@ -12,6 +12,8 @@ namespace {
 /// The longest sleep, however late the next deadline: a wake-up that a provider misses costs no
 /// more.
 constexpr uint64_t kLongestNs = 20'000'000;
+/// The longest one that nobody can end.
+constexpr uint64_t kNapNs = 400'000;
 
 }  // namespace
 
@@ -22,9 +24,9 @@ Sleep::~Sleep() {
 }
 
 void Sleep::poll(uint64_t limit_ns, const std::vector<int>& descriptors) const {
-  std::vector<pollfd> awaited{{waker_, POLLIN, 0}};
+  std::vector<pollfd> awaited{{waker_, POLLIN, 0}};  // a negative one is left out
   for (const int descriptor : descriptors) awaited.push_back({descriptor, POLLIN, 0});
-  const timespec limit{0, static_cast<long>(std::min(limit_ns, kLongestNs))};
+  const timespec limit{0, static_cast<long>(std::min(limit_ns, waker_ < 0 ? kNapNs : kLongestNs))};
   ppoll(awaited.data(), awaited.size(), &limit, nullptr);
   uint64_t count = 0;
   (void)!read(waker_, &count, sizeof count);

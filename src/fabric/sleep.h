@@ -17,7 +17,7 @@ class Sleep {
   /// Sleeps. Gives the lock back meanwhile.
   template <typename Lock>
   void until(uint64_t at_ns, uint64_t now_ns, const std::vector<int>& descriptors, Lock& lock) {
-    if (waker_ < 0 || at_ns <= now_ns) return;
+    if (at_ns <= now_ns) return;
     is_asleep_ = true;
     at_ns_ = at_ns;
     lock.unlock();
@@ -38,7 +38,7 @@ class Sleep {
  private:
   void poll(uint64_t limit_ns, const std::vector<int>& descriptors) const;
 
-  int waker_;  // an eventfd; -1: none could be made, and nobody sleeps
+  int waker_;  // an eventfd; -1: none could be made, and the thread takes naps
   bool is_asleep_ = false;
   uint64_t at_ns_ = 0;
 };

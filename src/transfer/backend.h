@@ -61,6 +61,9 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual void post(uint32_t way, const Piece& piece) = 0;
+  /// Nobody wants the piece any more. It ends as soon as nothing reads or writes memory for it, and
+  /// does not wait for a file system that does not answer.
+  virtual void give_up(uint32_t way, uint64_t piece) = 0;
   /// Checks whether the way works, and mends it if possible. A probe ends as a piece does.
   virtual void probe(uint32_t way, uint64_t id) = 0;
   /// Ends all pieces that were posted on the way. WayFenced follows.

@@ -352,12 +352,15 @@ void Engine::take_scheduler_events() {
   while (const std::optional<SchedulerEvent> event = scheduler_.next_event()) {
     if (const auto* ended = std::get_if<RequestEnded>(&*event))
       request_ended(*ended);
+    else if (const auto* unwanted = std::get_if<PostingUnwanted>(&*event); unwanted != nullptr)
+      unwanted_.push_back(unwanted->posting);
     else if (const auto* wanted = std::get_if<FenceWanted>(&*event); wanted != nullptr)
       if (paths_.contains(wanted->path)) want_fence(wanted->path);
   }
 }
 
 uint64_t Engine::next_deadline_ns() const {
+  if (!unwanted_.empty()) return 0;
   uint64_t next_ns =
       std::min({fabric_.next_deadline_ns(), memory_.next_deadline_ns(), mapped_.next_deadline_ns(),
                 mapped_.next_look_ns(), scheduler_.next_deadline_ns()});

@@ -309,6 +309,7 @@ class Engine {
   uint64_t far_buffer(const Segment& segment, const Request& request) const;
   void release(uint64_t buffer);
   bool give_up_on_files();
+  void give_up(uint64_t posting);
 
   EngineOptions options_;
   std::unique_ptr<Owned> owned_;
@@ -330,6 +331,7 @@ class Engine {
   fabric::SlotMap<Batch> batches_;
   fabric::SlotMap<Running> running_;
   std::unordered_map<uint64_t, Posted> posted_;  // by posting
+  std::vector<uint64_t> unwanted_;               // postings to be given up
   std::vector<Closed> closed_;
   std::vector<uint32_t> fences_wanted_;  // paths
   std::vector<uint32_t> fenced_below_;   // paths whose slices are still being copied

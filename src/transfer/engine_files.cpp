@@ -1,4 +1,6 @@
 // Engine: files that segments' owners have exported.
+#include <utility>
+
 #include "transfer/engine.h"
 #include "transfer/failure.h"
 
@@ -39,15 +41,23 @@ void Engine::forget_file(uint64_t token) {
 }
 
 /// A request that was cancelled, or whose deadline has passed, does not wait for a file system.
+/// Other requests end by themselves, or their way is fenced.
 bool Engine::give_up_on_files() {
-  std::vector<uint64_t> stopped;
-  for (const uint64_t piece : file_.opening()) {
-    const auto posted = posted_.find(through_ ? through_->piece_of(piece) : piece);
-    if (posted != posted_.end() && scheduler_.is_stopped(posted->second.request))
-      stopped.push_back(piece);
-  }
-  for (const uint64_t piece : stopped) file_.give_up(piece);
-  return !stopped.empty();
+  const std::vector<uint64_t> unwanted = std::exchange(unwanted_, {});
+  for (const uint64_t posting : unwanted) give_up(posting);
+  return !unwanted.empty();
+}
+
+void Engine::give_up(uint64_t posting) {
+  const auto posted = posted_.find(posting);
+  if (posted == posted_.end()) return;
+  const Running* running = running_.find(posted->second.request);
+  const auto path = paths_.find(posted->second.path);
+  if (running == nullptr || running->file == 0 || path == paths_.end()) return;
+  if (running->is_on_gpu && !path->second.reaches_gpus)
+    through_->give_up(posting);
+  else
+    path->second.backend->give_up(path->first, posting);
 }
 
 Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {

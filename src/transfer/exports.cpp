@@ -109,7 +109,6 @@ const Exports::Folder* Exports::folder_of(const std::string& path, std::string& 
 
 /// In a thread of the opener.
 void Exports::LookUp::run() {
-  to_close.clear();
   cause = Exports::open_at(folder->get(), within, wanted, makes, found);
 }
 
@@ -152,6 +151,7 @@ void Exports::look_up(const Incarnation& peer, const std::string& path, Rights w
 }
 
 void Exports::start(const std::shared_ptr<LookUp>& asked) {
+  asked->before = closings_;
   opener_.start({asked->peer, asked->found.file.folder, false, [asked] { asked->run(); },
                  [this, asked](bool was_run) {
                    if (!was_run) asked->cause = Cause::kTooMuch;
@@ -159,20 +159,39 @@ void Exports::start(const std::shared_ptr<LookUp>& asked) {
                  }});
 }
 
-/// Closes unused files if there were no descriptors left, and tries again.
+/// If no descriptor was left, closes unused files and tries again, as long as that may help.
 void Exports::looked_up(const std::shared_ptr<LookUp>& asked) {
-  if (asked->cause == Cause::kTooMuch) asked->to_close = take_idle(0);
-  if (!asked->to_close.empty()) return start(asked);
+  if (asked->cause == Cause::kTooMuch) {
+    make_room();
+    if (closings_.ended > asked->before.ended) return start(asked);
+    if (closings_.begun > asked->before.begun) return short_.push_back(asked);
+  }
   asked->then(asked->cause, asked->found);
   close(std::move(asked->found.file));  // unless somebody has taken it
 }
 
+/// The file system of a file may not answer. That counts for its own folder: whoever lacks a
+/// descriptor goes on once any file is closed.
+void Exports::make_room() {
+  for (OpenFile& idle : take_idle(0)) {
+    ++closings_.begun;
+    close(std::move(idle), [this] { made_room(); });
+  }
+}
+
+void Exports::made_room() {
+  ++closings_.ended;
+  for (const auto& asked : std::exchange(short_, {})) start(asked);
+}
+
 /// In a thread: a file system may write what it has kept back, and wait for its server.
-void Exports::close(OpenFile&& file) {
+void Exports::close(OpenFile&& file, std::function<void()> then) {
   if (!file.cached.is_open() && !file.direct.is_open()) return;
   const uint64_t folder = file.folder;
   auto closed = std::make_shared<OpenFile>(std::move(file));
-  opener_.start({{}, folder, true, [closed = std::move(closed)] { *closed = {}; }, nullptr});
+  FileOpener::Work work{{}, folder, true, [closed = std::move(closed)] { *closed = {}; }, nullptr};
+  if (then) work.ended = [then = std::move(then)](bool) { then(); };
+  opener_.start(std::move(work));
 }
 
 // ---- Files ----

@@ -108,6 +108,10 @@ class Exports {
     std::list<uint64_t>::iterator use;  // in open_ or closed_
   };
 
+  /// Of unused files that made room, ever.
+  struct Closings {
+    uint64_t begun = 0, ended = 0;
+  };
   /// A path that is looked up in a thread.
   struct LookUp {
     Incarnation peer{};
@@ -115,10 +119,10 @@ class Exports {
     std::string within;
     Rights wanted = kNoRights;
     bool makes = false;
-    std::vector<OpenFile> to_close;  // first, since no descriptor was left for it
     Cause cause = Cause::kNone;
     Found found;
     std::function<void(Cause cause, Found& found)> then;
+    Closings before;  // when it began
     void run();
   };
 
@@ -129,17 +133,21 @@ class Exports {
                std::function<void(Cause, Found&)> then);
   void start(const std::shared_ptr<LookUp>& look_up);
   void looked_up(const std::shared_ptr<LookUp>& look_up);
+  void make_room();
+  void made_room();
   void leave(const Incarnation& peer);
   void opened(const std::string& path, Rights wanted, Found& found, const Opened& then);
   Cause reopened(uint64_t number, Cause cause, Found& found, OpenFilePointer& opened);
   void keep_open(uint64_t number, File& file, OpenFile&& opened);
   std::vector<OpenFile> take_idle(size_t open_max);
-  void close(OpenFile&& file);
+  void close(OpenFile&& file, std::function<void()> then = nullptr);
   void forget_oldest();
 
   FileOpener opener_;
   std::map<Incarnation, size_t> waiting_;              // questions, by peer
   std::map<uint64_t, std::vector<Usable>> reopening_;  // who waits, by file
+  Closings closings_;
+  std::vector<std::shared_ptr<LookUp>> short_;  // that wait until one has ended
   size_t open_max_;
   size_t files_max_;
   std::map<std::string, Folder> folders_;

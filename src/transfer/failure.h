@@ -14,6 +14,10 @@ inline Status failure(Cause cause, std::string what, std::string remedy = {}) {
   return Status::error(std::move(what), std::move(remedy)).with_cause(static_cast<int>(cause));
 }
 inline Status failure(Cause cause) { return failure(cause, cause_name(cause)); }
+inline Status no_more_descriptors(const std::string& what) {
+  return failure(Cause::kTooMuch, what + ": this process may open no more descriptors",
+                 "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
+}
 inline Status no_such_segment() {
   return failure(Cause::kNoSegment, "there is no such segment (any more)");
 }

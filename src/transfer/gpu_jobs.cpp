@@ -79,6 +79,7 @@ void GpuJobs::begin(uint64_t number, Queue& queue) {
   copy.tag = number;
   copy.ended = ended_;
   copy.regions = job.regions;
+  copy.goes_beside = job.goes_beside;
   const bool is_carried =
       job.way != fabric::gpu::Way::kBetweenGpus && job.size_bytes >= kCarriedBytesMin;
   if (is_carried) copy.carrier = carrier_.get();

@@ -25,7 +25,8 @@ struct GpuJob {
   void* to = nullptr;
   const void* from = nullptr;
   uint64_t size_bytes = 0;
-  uint64_t regions = 0;  ///< identifies the two buffers of the copy: a number of the caller
+  uint64_t regions = 0;      ///< identifies the two buffers of the copy: a number of the caller
+  bool goes_beside = false;  ///< as fabric::gpu::Copy's
   std::function<void(bool ok)> ended;
 };
 

@@ -277,6 +277,8 @@ void Rail::handle(uint64_t id, const RailMessage& message) {
   if (const auto* write = std::get_if<FileWrite>(&message)) return write_file(id, link, *write);
   if (const auto* written = std::get_if<FileWritten>(&message))
     return take_answer(id, link, *written);
+  if (const auto* read = std::get_if<ReadGivenUp>(&message)) return given_up(id, *read);
+  if (const auto* write = std::get_if<WriteGivenUp>(&message)) return given_up(id, link, *write);
   if (const auto* ping = std::get_if<Ping>(&message)) return send(id, Pong{ping->token});
   if (const auto* pong = std::get_if<Pong>(&message))
     return events_.push_back(LinkAnswers{id, pong->token});
@@ -310,8 +312,15 @@ bool Rail::step(uint64_t now_ns) {
   take_completions();
   if (!unsettled_.empty()) look_after_links();
   if (!retired_.empty()) look_after_buffers();
+  if (!given_up_.empty()) look_after_given_up();
   is_busy = push() || is_busy;
   return is_busy || !events_.empty();
+}
+
+uint64_t Rail::next_deadline_ns() const {
+  uint64_t next_ns = engine_->next_deadline_ns();
+  for (const GivenUp& each : given_up_) next_ns = std::min(next_ns, each.asked_ns + kAskAgainNs);
+  return next_ns;
 }
 
 bool Rail::push() {

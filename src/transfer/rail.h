@@ -27,7 +27,6 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "fabric/engine.h"
@@ -37,6 +36,7 @@
 #include "transfer/exports.h"
 #include "transfer/file_jobs.h"
 #include "transfer/gpu_jobs.h"
+#include "transfer/rail_events.h"
 #include "transfer/rail_messages.h"
 #include "transfer/sharing/sharing.h"
 #include "transfer/stage.h"
@@ -47,44 +47,6 @@ namespace braid::transfer {
 /// swallowed either, also one that a link outlives.
 inline constexpr uint64_t kAskAgainNs = 500'000'000;
 
-/// Events for the driver of the rail. After this side has closed a link, the only event about the
-/// link is LinkFenced.
-struct LinkUp {
-  uint64_t link = 0;
-  Incarnation who{};
-  uint64_t engine = 0;      ///< fabric's number of the other rail
-  bool is_dialled = false;  ///< by this side
-};
-struct LinkLost {
-  uint64_t link = 0;
-  fabric::PeerFailure why = fabric::PeerFailure::kNone;
-  bool is_of_other_version = false;  ///< its hello has no version in common with this side
-};
-struct LinkFenced {
-  uint64_t link = 0;
-};
-/// A message that is not about slices.
-struct LinkMessage {
-  uint64_t link = 0;
-  RailMessage message;
-};
-/// An answer to `ping`.
-struct LinkAnswers {
-  uint64_t link = 0;
-  uint64_t token = 0;
-};
-using RailEvent = std::variant<LinkUp, LinkLost, LinkFenced, LinkAnswers, LinkMessage, PieceEnd>;
-
-struct LinkStatistics {
-  Incarnation who{};
-  bool is_up = false;
-  uint64_t endpoints = 0;   ///< over which this side writes (fabric/endpoints.h); 0: not connected
-  uint64_t read_bytes = 0;  ///< by this side, from the peer
-  uint64_t written_bytes = 0;  ///< by this side, to the peer
-  uint64_t served_bytes = 0;   ///< written by this side for reads of the peer
-  uint64_t failures = 0;
-};
-
 /// What peers may access in this process. It outlives the rails.
 struct Owned {
   std::unique_ptr<GpuJobs> gpu;  ///< null: this process moves no GPU memory. It goes last: it waits
@@ -93,6 +55,12 @@ struct Owned {
   Exports exports;
   std::unique_ptr<FileJobs> jobs;
   std::unique_ptr<Sharing> sharing = nullptr;  ///< null: peers map nothing
+
+  /// False: this process may open no more descriptors. Nobody would hear what has ended.
+  bool can_tell() const {
+    return exports.descriptor() >= 0 && jobs->descriptor() >= 0 &&
+           (gpu == nullptr || gpu->descriptor() >= 0);
+  }
 };
 
 class Rail {
@@ -137,6 +105,9 @@ class Rail {
   uint64_t generation(uint64_t link) const;
 
   void post(uint64_t link, const Piece& piece);
+  /// As Backend::give_up, of a piece that names a file. With a peer of an older version, or if the
+  /// answers get lost, the piece ends as any other does.
+  void give_up(uint64_t link, uint64_t piece);
   void send(uint64_t link, const RailMessage& message);
   /// LinkAnswers will follow, if the link works.
   void ping(uint64_t link, uint64_t token) { send(link, Ping{token}); }
@@ -145,7 +116,7 @@ class Rail {
   /// Sends messages and posts slices that wait, and looks for no events. True: it has posted some.
   bool push();
   std::vector<RailEvent> take_events() { return std::exchange(events_, {}); }
-  uint64_t next_deadline_ns() const { return engine_->next_deadline_ns(); }
+  uint64_t next_deadline_ns() const;
   bool waits_for_room() const { return engine_->waits_for_room(); }
   std::vector<int> wait_descriptors() { return engine_->wait_descriptors(); }
   bool arm() { return engine_->arm(); }
@@ -211,9 +182,10 @@ class Rail {
     std::shared_ptr<Stage> stage;
     uint64_t stage_region = 0;
     std::vector<std::byte> stage_descriptor;
-    size_t file_writes = 0;      // jobs under way
-    std::set<uint64_t> opening;  // tokens of files that are being opened
-    bool is_marked = false;      // something is to be sent
+    size_t file_writes = 0;       // jobs under way
+    std::set<uint64_t> opening;   // tokens of files that are being opened
+    std::set<uint64_t> to_write;  // FileWrites whose file is being opened
+    bool is_marked = false;       // something is to be sent
     LinkStatistics counts;
   };
   /// A piece of a file that this side writes.
@@ -241,6 +213,8 @@ class Rail {
     uint64_t cut_bytes = 0;   // cut into parts so far
     size_t parts = 0;         // that have not ended
     Cause cause = Cause::kNone;
+    size_t landing = 0;  // parts that are on their way to the peer
+    bool is_refused = false;
   };
   /// Memory for one part of any file.
   struct StagePart {
@@ -252,6 +226,13 @@ class Rail {
     uint64_t offset_bytes = 0;  // in the read
     uint64_t size_bytes = 0;
     StagePart memory;
+    bool is_landing = false;
+  };
+  /// A piece of this side that has not ended since.
+  struct GivenUp {
+    uint64_t link = 0;
+    uint64_t piece = 0;
+    uint64_t asked_ns = 0;
   };
   /// A slice of this side, or a read of the peer by the reader's number.
   struct Share {
@@ -349,7 +330,7 @@ class Rail {
   void end_file_pieces(uint64_t id);
   void open_file(uint64_t id, Link& link, const FileOpen& request);
   void make_stage(uint64_t id, Link& link);
-  void write_file(uint64_t id, const Link& link, const FileWrite& write);
+  void write_file(uint64_t id, Link& link, const FileWrite& write);
   void begin_file_write(uint64_t id, const FileWrite& write, Cause wrong,
                         const OpenFilePointer& file);
 
@@ -364,6 +345,13 @@ class Rail {
   void end_read_part(uint64_t part, Cause cause);
   void end_read_if_over(uint64_t read);
   void end_file_reads(Link& link);
+
+  // rail_giving_up.cpp: file systems that do not answer
+  void end_unless_under_way(Link& link, uint64_t piece);
+  bool say_given_up(uint64_t id, uint64_t piece);
+  void look_after_given_up();
+  void given_up(uint64_t id, const ReadGivenUp& read);
+  void given_up(uint64_t id, Link& link, const WriteGivenUp& write);
 
   std::unique_ptr<fabric::Engine> engine_;
   Incarnation self_;
@@ -383,6 +371,7 @@ class Rail {
   fabric::SlotMap<UnderWay> under_way_;             // by request
   std::unordered_map<uint64_t, uint64_t> reading_;  // requests, by piece
   std::vector<RailEvent> events_;
+  std::vector<GivenUp> given_up_;
   fabric::SlotMap<FilePiece> file_pieces_;
   fabric::SlotMap<FilePart> file_parts_;
   fabric::SlotMap<FileRead> file_reads_;

@@ -32,7 +32,7 @@ Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
   // the same.
   const uint64_t step_bytes = std::min(fabric::slice_bytes(read.size_bytes), kStagedBytes);
   link.file_reads.push_back(
-      file_reads_.add({id, read, lent->second, step_bytes, 0, 0, Cause::kNone}));
+      file_reads_.add({id, read, lent->second, step_bytes, 0, 0, Cause::kNone, 0, false}));
   if (!std::exchange(link.is_file_reader, true)) file_readers_.push_back(id);
   read_files();
   return Cause::kNone;
@@ -129,8 +129,8 @@ Rail::StagePart Rail::take_stage_part() {
 }
 
 void Rail::part_read(uint64_t number, Cause cause) {
-  const ReadPart& part = *read_parts_.find(number);
-  const FileRead& read = *file_reads_.find(part.read);
+  ReadPart& part = *read_parts_.find(number);
+  FileRead& read = *file_reads_.find(part.read);
   const Link* link = links_.find(read.link);
   if (link == nullptr || link->is_closed) cause = Cause::kPathFailed;
   if (cause == Cause::kNone) cause = read.cause;
@@ -139,6 +139,8 @@ void Rail::part_read(uint64_t number, Cause cause) {
     const Result<uint64_t> ticket = engine_->write(part.memory.region, read.target, slice,
                                                    read.request.immediate, now_ns_ + kLongestNs);
     if (ticket.ok()) {
+      part.is_landing = true;
+      ++read.landing;
       (void)engine_->when_ended(ticket.value(),
                                 under_way_.add({Doing::kServingFile,
                                                 read.link,
@@ -170,20 +172,23 @@ void Rail::end_read_part(uint64_t number, Cause cause) {
   FileRead& read = *file_reads_.find(part.read);
   if (Link* link = links_.find(read.link); link != nullptr) --link->stage_parts;
   if (read.cause == Cause::kNone) read.cause = cause;
+  if (part.is_landing) --read.landing;
   --read.parts;
   end_read_if_over(part.read);
 }
 
-/// Sends a refusal only once nothing of the read is under way.
+/// Sends a refusal only once nothing of the read can land. It does not wait for the file system.
 void Rail::end_read_if_over(uint64_t number) {
-  const FileRead& read = *file_reads_.find(number);
+  FileRead& read = *file_reads_.find(number);
   Link* link = links_.find(read.link);
-  if (read.cause != Cause::kNone && link != nullptr) std::erase(link->file_reads, number);
+  if (read.cause != Cause::kNone && link != nullptr) {
+    std::erase(link->file_reads, number);
+    if (!link->is_closed && read.landing == 0 && !std::exchange(read.is_refused, true))
+      refuse(read.link, *link, read.request.id, read.cause);
+  }
   const bool is_cut = read.cause != Cause::kNone || read.cut_bytes == read.request.size_bytes;
   if (!is_cut || read.parts > 0) return;
   if (link != nullptr) --link->serving;
-  if (link != nullptr && !link->is_closed && read.cause != Cause::kNone)
-    refuse(read.link, *link, read.request.id, read.cause);
   file_reads_.erase(number);
 }
 

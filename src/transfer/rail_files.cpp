@@ -80,7 +80,8 @@ void Rail::part_staged(const UnderWay& staged, bool is_done) {
   FilePiece& piece = *file_pieces_.find(part.piece);
   --piece.writing;
   Link* link = links_.find(staged.link);
-  if (is_done && link != nullptr && !link->is_closed) {
+  const bool is_staged = is_done && link != nullptr && !link->is_closed;
+  if (is_staged && piece.cause == Cause::kNone) {
     ++piece.told;
     part.is_told = true;
     return send(staged.link,
@@ -88,9 +89,13 @@ void Rail::part_staged(const UnderWay& staged, bool is_done) {
                           part.size_bytes, part.slot});
   }
   const uint64_t number = part.piece;
+  if (is_staged)  // another part of the piece was refused, or it was given up
+    link->stage_free.push_back(part.slot);
+  else
+    piece.cause = Cause::kPathFailed;
   file_parts_.erase(staged.part);
-  piece.cause = Cause::kPathFailed;
   end_file_piece_if_over(number);
+  if (is_staged) return write_parts(staged.link, *link);
   lose(staged.link, fabric::PeerFailure::kNetwork);
 }
 
@@ -176,12 +181,13 @@ void Rail::make_stage(uint64_t id, Link& link) {
   send(id, answer);
 }
 
-void Rail::write_file(uint64_t id, const Link& link, const FileWrite& write) {
+void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
   const bool is_within = link.stage != nullptr &&
                          write.offset_bytes <= link.stage->bytes().size() &&
                          write.size_bytes <= link.stage->bytes().size() - write.offset_bytes &&
                          write.size_bytes > 0 && write.position < uint64_t{1} << 62;
   if (!is_within) return send(id, FileWritten{write.id, known_in(link.version, Cause::kOutside)});
+  if (!link.to_write.insert(write.id).second) return;
   owned_.exports.use(link.who, write.file, kMayWrite,
                      [this, id, write](Cause cause, const OpenFilePointer& file) {
                        begin_file_write(id, write, cause, file);
@@ -189,12 +195,13 @@ void Rail::write_file(uint64_t id, const Link& link, const FileWrite& write) {
 }
 
 /// The file is open, or cannot be opened. Nothing is written for a link that was closed meanwhile:
-/// it counts as fenced.
+/// it counts as fenced. Nor is a write that was given up.
 void Rail::begin_file_write(uint64_t id, const FileWrite& write, Cause wrong,
                             const OpenFilePointer& file) {
   Link* found = links_.find(id);
   if (found == nullptr || found->is_closed) return;
   Link& link = *found;
+  if (link.to_write.erase(write.id) == 0) return;
   if (wrong == Cause::kNone && !is_within_file_limit(write.position + write.size_bytes))
     wrong = Cause::kFileError;
   if (wrong != Cause::kNone) return send(id, FileWritten{write.id, known_in(link.version, wrong)});

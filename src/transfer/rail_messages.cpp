@@ -68,6 +68,8 @@ void fields(Archive& archive, M& m) {
     archive.number(m.generation);
   } else if constexpr (kIs<M, FenceAnswer> || kIs<M, Ping> || kIs<M, Pong>) {
     archive.number(m.token);
+  } else if constexpr (kIs<M, ReadGivenUp> || kIs<M, WriteGivenUp>) {
+    archive.number(m.id);
   } else if constexpr (kIs<M, Notification>) {
     archive.number(m.sequence);
     archive.bytes(m.name, kNotificationBytesMax);

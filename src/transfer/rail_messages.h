@@ -17,8 +17,9 @@
 
 namespace braid::transfer {
 
-/// 2: descriptions say where memory and rails lie. 3: owners say why their storage refused.
-inline constexpr uint16_t kVersionNewest = 3;
+/// 2: descriptions say where memory and rails lie. 3: owners say why their storage refused. 4:
+/// reads and writes of files can be given up.
+inline constexpr uint16_t kVersionNewest = 4;
 inline constexpr uint16_t kVersionOldest = 1;
 #ifdef BRAID_PREVIOUS_VERSION  // a library of the version before, for tests of upgrades
 inline constexpr uint16_t kVersion = std::max<uint16_t>(kVersionNewest - 1, kVersionOldest);
@@ -148,6 +149,16 @@ struct FileWritten {
   Cause cause = Cause::kNone;
 };
 
+/// The sender waits no more for what it has asked for: the owner's file system may not answer for
+/// long. The owner answers with Refused, or FileWritten, once nothing of it can land any more, if
+/// it has not answered already. Since version 4.
+struct ReadGivenUp {
+  uint64_t id = 0;
+};
+struct WriteGivenUp {
+  uint64_t id = 0;
+};
+
 /// Sent at least once, delivered exactly once: the numbers of one sender rise from 1.
 struct Notification {
   uint64_t sequence = 0;
@@ -159,15 +170,17 @@ struct NotificationAnswer {
   Cause cause = Cause::kNone;
 };
 
+constexpr bool can_give_up_in(uint16_t version) { return version >= 4; }
+
 /// The cause as peers of that version know it.
 constexpr Cause known_in(uint16_t version, Cause cause) {
   return version < 3 && is_of_storage(cause) ? Cause::kFileError : cause;
 }
 
-using RailMessage =
-    std::variant<Hello, GrantRequest, GrantAnswer, Lend, Lent, Reads, Refused, FenceRequest,
-                 FenceAnswer, Ping, Pong, Leaving, FileOpen, FileOpened, StageRequest, StageAnswer,
-                 FileWrite, FileWritten, Notification, NotificationAnswer>;
+using RailMessage = std::variant<Hello, GrantRequest, GrantAnswer, Lend, Lent, Reads, Refused,
+                                 FenceRequest, FenceAnswer, Ping, Pong, Leaving, FileOpen,
+                                 FileOpened, StageRequest, StageAnswer, FileWrite, FileWritten,
+                                 Notification, NotificationAnswer, ReadGivenUp, WriteGivenUp>;
 
 std::vector<std::byte> encode(const RailMessage& message);
 Result<RailMessage> decode_rail_message(Bytes bytes);

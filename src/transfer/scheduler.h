@@ -150,6 +150,11 @@ struct RequestEnded {
   uint64_t delivered_bytes = 0;  ///< not a prefix
   uint32_t reissued = 0;         ///< postings after the first one of each slice
 };
+/// Its request was stopped: the posting may end now, in any way. Until it does, its request has not
+/// ended.
+struct PostingUnwanted {
+  uint64_t posting = 0;
+};
 /// A path is to be fenced. Nothing is posted there until `fenced` is called.
 struct FenceWanted {
   uint32_t path = 0;
@@ -159,7 +164,7 @@ struct PathChanged {
   PathState from = PathState::kUp;
   PathState to = PathState::kUp;
 };
-using SchedulerEvent = std::variant<RequestEnded, FenceWanted, PathChanged>;
+using SchedulerEvent = std::variant<RequestEnded, PostingUnwanted, FenceWanted, PathChanged>;
 
 /// A snapshot of a path, for display.
 struct PathView {

@@ -174,6 +174,7 @@ void Scheduler::stop(uint64_t slot, Outcome why) {
     if (slice->open_count == 0) slices_.erase(id);
   }
   request.again.clear();
+  for (const uint64_t posting : request.open) events_.push_back(PostingUnwanted{posting});
   fence_what_is_late(request);
 }
 

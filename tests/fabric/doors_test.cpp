@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "fabric/contract.h"
@@ -11,6 +12,7 @@ namespace {
 
 using test::ContractTest;
 using test::some_bytes;
+using Clock = std::chrono::steady_clock;
 
 class DoorTest : public ContractTest {
  protected:
@@ -114,6 +116,27 @@ TEST_P(DoorTest, NothingLandsOnceItIsClosedAndDrained) {
   wait([] { return false; }, 5'000);
   EXPECT_EQ(memory_->get(), std::vector<std::byte>(bytes_.size()));
   target().domain->remove_region(into_);
+}
+
+/// The writer stands still: it does not see that its connection has ended.
+TEST_P(DoorTest, WhoWaitsIsNotWokenAgainAndAgainWhileItDrains) {
+  const int descriptor = target().domain->wait_descriptor();
+  if (descriptor < 0) return;  // it is looked at
+  post(write_to(through(door_), 1));
+  ASSERT_TRUE(wait([&] { return target().immediates[7] == 1; }));
+  target().domain->close_door(door_);
+  const auto begin = Clock::now();
+  const auto waited_ms = [&] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
+  };
+  int looks = 0;
+  while (target().domain->drain_door(door_) != Drain::kOver && waited_ms() < 300) {
+    pollfd awaited{descriptor, POLLIN, 0};
+    if (target().domain->arm() && ::poll(&awaited, 1, 10) == 0) continue;
+    target().poll();
+    ++looks;
+  }
+  EXPECT_LE(looks, 20 + 2 * waited_ms()) << "it is looked at each millisecond";
 }
 
 /// Memory that is not granted to anybody alone, as what notifications write to.

@@ -6,10 +6,15 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <thread>
 
+#include "base/clock.h"
 #include "fabric/fake_endpoint.h"
+#include "fabric/sleep.h"
 #include "support/eventually.h"
+#include "support/no_more_files.h"
 
 namespace braid::fabric {
 namespace {
@@ -48,6 +53,23 @@ TEST_F(ProgressThreadTest, AWriteThatAConnectionRefusesFailsLongBeforeThePeerIsG
   EXPECT_EQ(completions_[0].context, 2u);
   EXPECT_FALSE(completions_[0].ok);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+}
+
+/// Nobody can wake it, and it may not loop either.
+TEST(SleepTest, WithoutADescriptorItTakesNaps) {
+  std::optional<Sleep> sleep;
+  {
+    const braid::test::NoMoreFiles none;
+    sleep.emplace();
+  }
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  constexpr uint64_t kNs = 50'000'000;
+  int naps = 0;
+  for (const uint64_t end_ns = monotonic_ns() + kNs; monotonic_ns() < end_ns; ++naps)
+    sleep->until(end_ns, monotonic_ns(), {}, lock);
+  EXPECT_GT(naps, 1) << "what it is told meanwhile waits as long";
+  EXPECT_LE(naps, 200);
 }
 
 }  // namespace

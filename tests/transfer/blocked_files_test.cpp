@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -134,6 +135,34 @@ TEST_F(TransferBlockedFiles, RequestsForOneThatIsOpenedAgainWaitOrMeetTheirDeadl
   EXPECT_EQ(me.end(waits).front().cause, Cause::kDone);
   EXPECT_EQ(wrong_at({static_cast<std::byte*>(patient.local), patient.size_bytes}, 1),
             std::nullopt);
+}
+
+/// What is late there is seen by its deadline alone: the way itself works.
+TEST_F(TransferBlockedFiles, RequestsMeetTheirDeadlineWhileOthersGoOnOverTheOnlyWay) {
+  const std::unique_ptr<Owner> owner = owner_of_few();
+  Initiator me(*owner, options());
+  const Transfer::Segment file = open(me, "leased");
+  use_others(me);
+  Lease lease(leased);
+  Transfer::Request read = me.read(0, 1 << 20, kBytes), write = me.write(0, 1 << 20, kBytes);
+  read.segment = write.segment = file;
+  read.limit = write.limit = 200ms;
+  const auto submitted = std::chrono::steady_clock::now();
+  const Transfer::Batch reads = me.submit({read}), writes = me.submit({write});
+  const auto have_ended = [&] {
+    return me.transfer.wait(reads, 0ms).value() && me.transfer.wait(writes, 0ms).value();
+  };
+  while (!have_ended() && std::chrono::steady_clock::now() < submitted + 10s)
+    EXPECT_EQ(me.run({me.read(owner->addresses[Owner::kBoth], 4096)}), std::vector{Cause::kDone});
+  ASSERT_TRUE(have_ended()) << "they wait as long as others go on";
+  EXPECT_EQ(me.end(reads).front().cause, Cause::kDeadline);
+  EXPECT_EQ(me.end(writes).front().cause, Cause::kDeadline);
+  EXPECT_TRUE(lease.holds_somebody());
+  const auto report = nlohmann::json::parse(me.transfer.report(Transfer::Form::kJson).value());
+  EXPECT_EQ(report.at("braid_transfer").at("fences"), 0) << "the others had to wait";
+  lease.end();
+  EXPECT_EQ(me.run({me.read(owner->addresses[Owner::kBoth], 4096)}), std::vector{Cause::kDone});
+  EXPECT_EQ(wrong_in_file(leased, 1), std::nullopt);
 }
 
 TEST_F(TransferBlockedFiles, AWriteThatWasGivenUpWritesNothingOnceTheFileIsOpen) {

@@ -7,23 +7,43 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "support/eventually.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/directory/server.h"
 #include "transfer/exports_calls.h"
+
+namespace {
+
+/// A descriptor whose file system does not answer a `close` while this names it.
+std::atomic<int> held_descriptor{-1};
+
+}  // namespace
+
+/// In place of the C library's, for this program.
+extern "C" int close(int descriptor) {
+  while (descriptor >= 0 && descriptor == held_descriptor)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return static_cast<int>(syscall(SYS_close, descriptor));
+}
 
 namespace braid::transfer {
 namespace {
 
 namespace fs = std::filesystem;
 using test::open_now;
+using test::settle;
 using test::use_now;
 
 size_t descriptors() {
@@ -197,6 +217,39 @@ TEST_F(ExportsTest, WhereNoDescriptorIsLeftIdleFilesMakeRoomAndThenItIsTooMuch) 
   EXPECT_EQ(open_now(exports_, "kv/one", kMayRead, file, size_bytes), Cause::kTooMuch);
   held = nullptr;
   EXPECT_EQ(read(one), "1");
+}
+
+/// The file that was unused longest is closed first, and its file system does not answer.
+TEST_F(ExportsTest, WhereNoDescriptorIsLeftAFileThatCannotBeClosedHoldsUpNoOtherFolder) {
+  const fs::path slow = root_ / "slow";
+  fs::create_directories(slow);
+  std::ofstream(slow / "one") << "1";
+  write("idle", "");
+  write("wanted", "2");
+  ASSERT_TRUE(exports_.add("slow", slow.string(), kMayRead).ok());
+  uint64_t file = 0, size_bytes = 0;
+  ASSERT_EQ(open_now(exports_, "slow/one", kMayRead, file, size_bytes), Cause::kNone);
+  OpenFilePointer opened;
+  ASSERT_EQ(use_now(exports_, file, kMayRead, opened), Cause::kNone);
+  held_descriptor = opened->cached.get();
+  opened = nullptr;
+  open("idle");
+  std::vector<Cause> answers;
+  {
+    const NoMoreDescriptors all;
+    for (int question = 0; question < 2; ++question)
+      exports_.open({1, 2}, "kv/wanted", kMayRead,
+                    [&](Cause cause, uint64_t, uint64_t) { answers.push_back(cause); });
+    EXPECT_TRUE(braid::test::eventually(
+        [&] {
+          exports_.step();
+          return answers.size() == 2;
+        },
+        std::chrono::seconds(10)));
+    held_descriptor = -1;
+    settle(exports_);
+  }
+  EXPECT_EQ(answers, std::vector<Cause>(2, Cause::kNone));
 }
 
 /// A listener whose connections cannot be accepted stays readable: whoever sleeps until it is would

@@ -5,6 +5,7 @@
 
 #include "support/eventually.h"
 #include "support/gate.h"
+#include "support/lock_holder.h"
 #include "transfer/gpu_memory.h"
 
 namespace braid::transfer::test {
@@ -111,6 +112,32 @@ TEST_F(TransferGpuContexts, UnregisteringWaitsUntilNothingIsLeftThere) {
   EXPECT_FALSE(transfer_->unregister_memory(memory.buffer, 100ms).ok());
   gate.open();
   ASSERT_NO_FATAL_FAILURE(unmake(memory));
+}
+
+/// It has pinned the memory of the engine's that both go through.
+TEST_F(TransferGpuContexts, OneThatIsHeldUpLeavingHoldsUpNoOther) {
+  if (!is_emulated()) GTEST_SKIP() << "waived: what holds the lock is the emulated driver's";
+  const Memory first = make(0), second = make(1);
+  ASSERT_NO_FATAL_FAILURE(use(first, 1));
+  MUST(driver(), cuCtxSetCurrent(first.context));
+  CUdeviceptr other = 0;
+  CUstream stream = nullptr;
+  MUST(driver(), cuMemAlloc(&other, kBytes));
+  MUST(driver(), cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  use_gpu(0);
+  braid::test::Gate gate(driver());
+  MUST(driver(), cuCtxSetCurrent(first.context));
+  gate.hold(stream);
+  {
+    const braid::test::LockHolder holder(driver(), first.context, other);
+    EXPECT_FALSE(transfer_->unregister_memory(first.buffer, 100ms).ok());
+    for (uint64_t seed = 2; seed < 5; ++seed) ASSERT_NO_FATAL_FAILURE(use(second, seed));
+    EXPECT_FALSE(holder.has_ended());
+    gate.open();
+  }
+  ASSERT_NO_FATAL_FAILURE(unmake(first));
+  ASSERT_NO_FATAL_FAILURE(use(second, 5));
+  ASSERT_NO_FATAL_FAILURE(unmake(second));
 }
 
 }  // namespace

@@ -77,7 +77,9 @@ std::vector<RailMessage> all_messages() {
           FileWrite{1, 2, 3, 4, 5},
           FileWritten{1, Cause::kFileError},
           Notification{1, "name", std::vector<std::byte>(9)},
-          NotificationAnswer{1, Cause::kNone}};
+          NotificationAnswer{1, Cause::kNone},
+          ReadGivenUp{1},
+          WriteGivenUp{1}};
 }
 
 TEST(TransferMessages, AreReadAsTheyWereWrittenAndFitIntoFabrics) {

@@ -250,8 +250,9 @@ bool Lane::has_room(size_t way) const {
 void Lane::begin(Way way, std::vector<Copy> copies) {
   Stream* streams = streams_[static_cast<size_t>(way)];
   Stream& stream = streams[streams[0].under_way.size() > streams[1].under_way.size() ? 1 : 0];
-  Group group{nullptr, state_, std::move(copies)};
+  Group group{nullptr, state_, std::move(copies), {}};
   if (state_ != CUDA_SUCCESS) return finish(group, state_);
+  group.beside.replace(way, group.copies);
   const size_t turn = stream.groups++ % kGroupsMax;  // at most kGroupsMax are under way in it
   const size_t list = (&stream == streams ? 0 : kGroupsMax) + turn;
   group.result = mover_.enqueue(group.copies, stream.handle, list);
@@ -295,6 +296,7 @@ bool Lane::look(Stream& stream) {
 }
 
 void Lane::finish(const Group& group, CUresult result) {
+  if (result == CUDA_SUCCESS) group.beside.bring_back();
   std::vector<Ended::Copy> ended;
   for (size_t i = 0; i < group.copies.size(); ++i) {
     ended.push_back({group.copies[i].tag, result == CUDA_SUCCESS});

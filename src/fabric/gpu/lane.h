@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "fabric/gpu/beside.h"
 #include "fabric/gpu/host_memory.h"
 #include "fabric/gpu/mover.h"
 
@@ -82,7 +83,7 @@ class Lane {
   void prepare_pages();
   /// Pins the memory before later copies. If the driver refuses, copies are slower.
   void pin(std::shared_ptr<HostMemory> memory);
-  /// Unpins the memory once no copy uses it, and releases it.
+  /// Unpins the memory once no copy of this lane uses it, and releases it then, not before.
   void unpin(const std::shared_ptr<HostMemory>& memory);
 
  private:
@@ -100,6 +101,7 @@ class Lane {
     CUevent event = nullptr;  // null: it has ended
     CUresult result = CUDA_SUCCESS;
     std::vector<Copy> copies;
+    Beside beside;
   };
   struct Stream {
     CUstream handle = nullptr;

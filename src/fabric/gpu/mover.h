@@ -60,6 +60,8 @@ struct Copy {
   /// are merged, since the driver refuses a copy that crosses into another allocation.
   uint64_t regions = 0;
   Carrier* carrier = nullptr;  ///< null: the driver
+  /// The host memory that it names may be unpinned meanwhile: beside.h.
+  bool goes_beside = false;
 };
 
 /// The kinds of copies. Each kind has streams of its own.

@@ -52,6 +52,7 @@ void Doors::shut(uint32_t number) {
   ++closing_;
   if (provider_.quirks.drains_before_close)
     door.connections = connections_.shut_down_at(door.station.name);
+  sleepers_.close(door.station);
   end_closed();
 }
 

@@ -10,7 +10,8 @@
 namespace braid::fabric::ofi {
 namespace {
 
-constexpr long kAnswerNs = 400'000;  // the pause between polls for events without a ring
+constexpr long kAnswerNs = 400'000;     // the pause between polls for events without a ring
+constexpr long kClosingNs = 1'000'000;  // between polls of stations that are being closed
 
 }  // namespace
 
@@ -19,12 +20,13 @@ Sleepers::Sleepers(const Quirks& quirks) : has_doorbell_(quirks.has_doorbells) {
 }
 
 Sleepers::~Sleepers() {
-  if (timer_ >= 0) close(timer_);
-  if (descriptor_ >= 0) close(descriptor_);
+  if (timer_ >= 0) ::close(timer_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void Sleepers::watch(int descriptor) {
-  if (descriptor_ < 0) descriptor_ = epoll_create1(EPOLL_CLOEXEC);
+  if (descriptor_ < 0 && !is_blind_) descriptor_ = epoll_create1(EPOLL_CLOEXEC);
+  is_blind_ = descriptor_ < 0;
   epoll_event event{};
   event.events = EPOLLIN;
   epoll_ctl(descriptor_, EPOLL_CTL_ADD, descriptor, &event);
@@ -39,18 +41,41 @@ void Sleepers::add(const Station& station) {
 
 void Sleepers::remove(const Station& station) {
   remove_endpoint(station.name);
-  if (std::erase(queues_, &station.queue->fid) > 0)
-    epoll_ctl(descriptor_, EPOLL_CTL_DEL, station.wait_descriptor, nullptr);
+  if (std::erase(closing_, &station.queue->fid) == 0) forget(station);
+}
+
+bool Sleepers::forget(const Station& station) {
+  if (std::erase(queues_, &station.queue->fid) == 0) return false;
+  epoll_ctl(descriptor_, EPOLL_CTL_DEL, station.wait_descriptor, nullptr);
+  return true;
+}
+
+/// Without a timer it stays what it was.
+void Sleepers::close(const Station& station) {
+  if (!has_doorbell_ && has_timer() && forget(station)) closing_.push_back(&station.queue->fid);
+}
+
+bool Sleepers::has_timer() {
+  if (timer_ >= 0) return true;
+  timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (timer_ >= 0) watch(timer_);
+  return timer_ >= 0;
+}
+
+/// The timer forgets that it has expired. 0: it does not run.
+void Sleepers::set_timer(long ns) {
+  if (ns == 0 && !is_timed_) return;
+  itimerspec limit{};
+  limit.it_value.tv_nsec = ns;
+  timerfd_settime(timer_, 0, &limit, nullptr);
+  is_timed_ = ns != 0;
 }
 
 void Sleepers::add_endpoint(Bytes name) {
   if (!has_doorbell_) return;
   has_told_all_ = doorbell_.add(name) && has_told_all_;
   if (descriptor_ >= 0 || doorbell_.descriptor() < 0) return;
-  timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (timer_ < 0) return;
-  watch(doorbell_.descriptor());
-  watch(timer_);
+  if (has_timer()) watch(doorbell_.descriptor());
 }
 
 void Sleepers::remove_endpoint(Bytes name) {
@@ -59,12 +84,12 @@ void Sleepers::remove_endpoint(Bytes name) {
 
 bool Sleepers::arm(const Provider& provider, bool is_answer_awaited) {
   if (descriptor_ < 0) return false;
-  if (!has_doorbell_)
-    return fi_trywait(provider.fabric.get(), queues_.data(), static_cast<int>(queues_.size())) == 0;
-  itimerspec limit{};
-  if (is_answer_awaited || !has_told_all_) limit.it_value.tv_nsec = kAnswerNs;
-  timerfd_settime(timer_, 0, &limit, nullptr);  // forgets, if it has expired
-  return !doorbell_.drain();
+  if (has_doorbell_) {
+    set_timer(is_answer_awaited || !has_told_all_ ? kAnswerNs : 0);
+    return !doorbell_.drain();
+  }
+  set_timer(closing_.empty() ? 0 : kClosingNs);
+  return fi_trywait(provider.fabric.get(), queues_.data(), static_cast<int>(queues_.size())) == 0;
 }
 
 }  // namespace braid::fabric::ofi

@@ -40,6 +40,17 @@ Status StagedDomain::prepare() {
   return {};
 }
 
+template <typename Visit>
+void StagedDomain::for_each_ring(const Visit& visit) {
+  for (auto* rings : {&spare_local_, &spare_remote_})
+    for (Ring& ring : *rings) visit(ring);
+  for (Closing& closing : closing_) visit(closing.ring);
+  peers_.for_each([&](uint32_t, Peer& peer) {
+    if (peer.ring) visit(*peer.ring);
+  });
+  for (auto& [session, visitor] : visitors_) visit(visitor.ring);
+}
+
 StagedDomain::~StagedDomain() {
   wire_.reset();  // only copies use the rings now
   while (copies_ > 0) {
@@ -49,16 +60,7 @@ StagedDomain::~StagedDomain() {
     else
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  const auto give_back = [](const Ring& ring) {
-    if (ring.pinned_by) ring.pinned_by->unpin(ring.memory);
-  };
-  for (const auto* rings : {&spare_local_, &spare_remote_})
-    std::for_each(rings->begin(), rings->end(), give_back);
-  for (const Closing& closing : closing_) give_back(closing.ring);
-  peers_.for_each([&](uint32_t, const Peer& peer) {
-    if (peer.ring) give_back(*peer.ring);
-  });
-  for (const auto& [session, visitor] : visitors_) give_back(visitor.ring);
+  for_each_ring([](Ring& ring) { ring.memory.give_back(); });
   spare_local_.clear();
   spare_remote_.clear();
   closing_.clear();
@@ -94,7 +96,7 @@ Result<uint32_t> StagedDomain::add_gpu_region(MutableBytes memory, Access access
   region.memory = memory;
   region.lane = lane;
   lane_ends_.add(*lane);
-  leaving_.erase(lane);
+  if (leaving_.erase(lane) > 0) for_each_ring([&](Ring& ring) { ring.memory.stay(*lane); });
   traits_.posted_bytes_max = std::max(traits_.posted_bytes_max, kPostedBytesMax);
   if (access == Access::kRemoteWrite) {
     do {
@@ -134,28 +136,11 @@ void StagedDomain::erase_region(uint32_t number) {
 
 void StagedDomain::leave_lanes() {
   std::erase_if(leaving_, [&](const std::shared_ptr<gpu::Lane>& lane) {
-    return lane->is_programs() && unpin_all_of(*lane);
+    bool has_left = lane->is_programs();
+    if (has_left)
+      for_each_ring([&](Ring& ring) { has_left = ring.memory.leave(*lane) && has_left; });
+    return has_left;
   });
-}
-
-/// False: another context copies through a ring that this one has pinned.
-bool StagedDomain::unpin_all_of(const gpu::Lane& lane) {
-  bool is_done = true;
-  const auto unpin = [&](Ring& ring, bool is_copied_through) {
-    if (ring.pinned_by.get() != &lane) return;
-    is_done = is_done && !is_copied_through;
-    if (is_copied_through) return;
-    ring.pinned_by->unpin(ring.memory);
-    ring.pinned_by.reset();
-  };
-  for (auto* rings : {&spare_local_, &spare_remote_})
-    for (Ring& ring : *rings) unpin(ring, false);
-  for (Closing& closing : closing_) unpin(closing.ring, false);
-  peers_.for_each([&](uint32_t, Peer& peer) {
-    if (peer.ring) unpin(*peer.ring, peer.ring->copies > 0);
-  });
-  for (auto& [session, visitor] : visitors_) unpin(visitor.ring, visitor.arrivals > 0);
-  return is_done;
 }
 
 bool StagedDomain::removal_fences(uint32_t number) const {
@@ -176,11 +161,10 @@ std::optional<StagedDomain::Ring> StagedDomain::take_ring(std::deque<Ring>& spar
     return ring;
   }
   if (is_full) return std::nullopt;
-  Ring ring;
-  ring.memory = gpu::HostMemory::open(kRingBytes);
-  if (ring.memory == nullptr) return std::nullopt;
+  auto memory = gpu::HostMemory::open(kRingBytes);
+  if (memory == nullptr) return std::nullopt;
   ++rings_;
-  return ring;
+  return Ring{gpu::Passage(std::move(memory)), {}};
 }
 
 /// Takes back the rings of writers that have gone. Nothing lands behind a drained door, whatever
@@ -192,12 +176,6 @@ void StagedDomain::reclaim_rings() {
     spare_remote_.push_back(std::move(closing.ring));
     return true;
   });
-}
-
-void StagedDomain::pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane) {
-  if (ring.pinned_by) return;
-  ring.pinned_by = lane;
-  lane->pin(ring.memory);
 }
 
 // ---- Peers and messages ----

@@ -74,7 +74,7 @@ bool StagedDomain::open_ring(Visitor& visitor) {
     return false;
   }
   if (visitor.is_stranger) ++rings_of_strangers_;
-  const Result<uint32_t> region = wire_->add_door_region(door.value(), ring->memory->bytes());
+  const Result<uint32_t> region = wire_->add_door_region(door.value(), ring->memory.bytes());
   if (!region.ok()) {
     close_ring(std::move(*ring), door.value(), visitor.is_stranger);
     return false;
@@ -165,16 +165,18 @@ void StagedDomain::handle_piece(const Record& piece) {
   if (!is_in_ring || !number || visitor.arrivals >= kArrivalsOfVisitorMax)
     return end_arrival(piece.session, piece, false);
   Region& region = regions_.at(*number);
-  pin(visitor.ring, region.lane);
+  visitor.ring.memory.pin(region.lane);
+  const bool goes_beside = visitor.ring.memory.begin_copy();
   ++region.arrivals;
   ++visitor.arrivals;
   ++copies_;
-  const uint32_t arrival = arrivals_.add({piece, piece.session, *number});
+  const uint32_t arrival = arrivals_.add({piece, piece.session, *number, goes_beside});
   std::byte* to = region.memory.data() + (piece.address - kGpuBase);
-  const std::byte* from = visitor.ring.memory->bytes().data() + piece.offset_bytes;
-  region.lane->copy(gpu::Way::kToGpu,
-                    {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-                     piece.size_bytes, own(Own::kArrival, arrival), ended_, false, *number});
+  const std::byte* from = visitor.ring.memory.bytes().data() + piece.offset_bytes;
+  region.lane->copy(
+      gpu::Way::kToGpu,
+      {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), piece.size_bytes,
+       own(Own::kArrival, arrival), ended_, false, *number, nullptr, goes_beside});
 }
 
 void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
@@ -183,6 +185,7 @@ void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
   Region& region = regions_.at(arrival.region);
   Visitor& visitor = visitors_.at(arrival.session);
   --visitor.arrivals;
+  visitor.ring.memory.end_copy(arrival.goes_beside);
   if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0) erase_region(arrival.region);
   if (!visitor.has_left) return end_arrival(arrival.session, arrival.record, ok);
   if (visitor.arrivals == 0) end_visit(arrival.session, true);

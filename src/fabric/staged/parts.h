@@ -12,6 +12,7 @@
 
 #include "fabric/domain.h"
 #include "fabric/gpu/lane.h"
+#include "fabric/gpu/passage.h"
 #include "fabric/staged/options.h"
 #include "fabric/staged/records.h"
 #include "fabric/staged/sealing.h"
@@ -68,10 +69,8 @@ class StagedDomain final : public Domain {
     bool is_gpu() const { return lane != nullptr; }
   };
   struct Ring {
-    std::shared_ptr<gpu::HostMemory> memory;
-    std::optional<uint32_t> region;        // of the wire
-    std::shared_ptr<gpu::Lane> pinned_by;  // null: not yet
-    uint64_t copies = 0;                   // under way into our own ring
+    gpu::Passage memory;
+    std::optional<uint32_t> region;  // of the wire
   };
   /// The messages to one place, in either role.
   struct Line {
@@ -155,6 +154,7 @@ class StagedDomain final : public Domain {
     std::optional<uint32_t> way;  // that it was posted to
     bool is_announced = false;
     std::set<uint64_t> unanswered;  // numbers of its runs that were announced
+    bool goes_beside = false;       // our ring, while it is copied there: gpu::Passage
   };
   /// A domain that writes to GPUs of ours.
   struct Visitor {
@@ -178,6 +178,7 @@ class StagedDomain final : public Domain {
     Record record;
     uint64_t session = 0;
     uint32_t region = 0;
+    bool goes_beside = false;  // the ring: gpu::Passage
   };
 
   StagedDomain(std::unique_ptr<Domain> wire, const Options& options)
@@ -194,7 +195,8 @@ class StagedDomain final : public Domain {
                                   std::shared_ptr<gpu::Lane> lane);
   void erase_region(uint32_t number);
   void leave_lanes();
-  bool unpin_all_of(const gpu::Lane& lane);
+  template <typename Visit>
+  void for_each_ring(const Visit& visit);
   void take_copies();
   bool handle_own(const Completion& completion);
   void received(uint32_t buffer, uint64_t size_bytes);
@@ -205,7 +207,6 @@ class StagedDomain final : public Domain {
   std::optional<Ring> take_ring(std::deque<Ring>& spare);
   void reclaim_rings();
   void forget_if_over(uint32_t peer);
-  void pin(Ring& ring, const std::shared_ptr<gpu::Lane>& lane);
 
   // lines.cpp
   std::optional<uint32_t> find_line(Bytes address);

@@ -34,7 +34,7 @@ void StagedDomain::open_ring(Peer& peer) {
   std::optional<Ring> ring = take_ring(spare_local_);
   if (!ring) return;
   if (!ring->region) {
-    const Result<uint32_t> region = wire_->add_region(ring->memory->bytes(), Access::kLocal);
+    const Result<uint32_t> region = wire_->add_region(ring->memory.bytes(), Access::kLocal);
     if (!region.ok()) return spare_local_.push_back(std::move(*ring));
     ring->region = region.value();
   }
@@ -148,18 +148,19 @@ void StagedDomain::copy_to_ring(uint32_t index) {
   const Posting& posting = postings_.at(piece.posting);
   Peer& peer = peers_.at(posting.write.peer);
   const Region& source = regions_.at(posting.write.region);
-  pin(*peer.ring, source.lane);
-  auto to =
-      reinterpret_cast<CUdeviceptr>(peer.ring->memory->bytes().data()) + piece.span.offset_bytes;
+  gpu::Passage& memory = peer.ring->memory;
+  memory.pin(source.lane);
+  auto to = reinterpret_cast<CUdeviceptr>(memory.bytes().data()) + piece.span.offset_bytes;
+  piece.goes_beside = memory.begin_copy();
   std::vector<gpu::Copy> copies;
   for (const Segment& run : runs_of(posting, piece)) {
     copies.push_back({to, reinterpret_cast<CUdeviceptr>(run.source.data()), run.source.size(),
-                      own(Own::kPiece, index), ended_, false, posting.write.region});
+                      own(Own::kPiece, index), ended_, false, posting.write.region, nullptr,
+                      piece.goes_beside});
     to += run.source.size();
   }
   piece.awaited = copies.size();
   copies_ += copies.size();
-  peer.ring->copies += copies.size();
   source.lane->copy(gpu::Way::kToHost, copies);
 }
 
@@ -181,9 +182,9 @@ void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   Piece& piece = pieces_.at(index);
   const Posting& posting = postings_.at(piece.posting);
   Peer& peer = peers_.at(posting.write.peer);
-  --peer.ring->copies;
   piece.ok = piece.ok && ok;
   if (--piece.awaited > 0) return;
+  peer.ring->memory.end_copy(piece.goes_beside);
   const bool may_go = may_go_on(peer, posting, piece);
   if (piece.ok && posting.ok && may_go) return to_post_.push_back(index);
   // Nothing was posted for the piece, so its spans are free again.
@@ -237,7 +238,7 @@ std::vector<Segment> StagedDomain::wire_segments_of(const Peer& peer, const Post
   const uint64_t ring_address = peer.remote.base + piece.remote_span.offset_bytes;
   const Bytes in_ring =
       posting.from_gpu
-          ? Bytes(peer.ring->memory->bytes()).subspan(piece.span.offset_bytes, piece.size_bytes)
+          ? Bytes(peer.ring->memory.bytes()).subspan(piece.span.offset_bytes, piece.size_bytes)
           : Bytes();
   if (posting.from_gpu && posting.to_gpu) return {{in_ring, ring_address}};
   std::vector<Segment> segments = runs_of(posting, piece);

@@ -145,6 +145,11 @@ void FabricBackend::post(uint32_t id, const Piece& piece) {
   rails_[way.rail]->post(way.link, piece);
 }
 
+void FabricBackend::give_up(uint32_t id, uint64_t piece) {
+  const Way& way = ways_.at(id);
+  if (way.is_up) rails_[way.rail]->give_up(way.link, piece);
+}
+
 void FabricBackend::probe(uint32_t id, uint64_t probe) {
   const auto found = ways_.find(id);
   if (found == ways_.end()) return events_.push_back(PieceEnd{probe, Cause::kPathFailed, false});

@@ -77,6 +77,7 @@ class FabricBackend final : public Backend {
   }
 
   void post(uint32_t way, const Piece& piece) override;
+  void give_up(uint32_t way, uint64_t piece) override;
   void probe(uint32_t way, uint64_t id) override;
   void fence(uint32_t way) override;
   bool step(uint64_t now_ns) override;

@@ -26,7 +26,7 @@ void FileBackend::start(const Piece& piece, Cause cause, const OpenFilePointer& 
       {is_write, file, piece.local, piece.address, [this, id](Cause why) { ended(id, why); }});
 }
 
-void FileBackend::give_up(uint64_t piece) {
+void FileBackend::give_up(uint32_t, uint64_t piece) {
   if (opening_.erase(piece) != 0) ended(piece, Cause::kCancelled);
 }
 

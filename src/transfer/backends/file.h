@@ -15,17 +15,15 @@ class FileBackend final : public OwnBackend {
   FileBackend(Exports& exports, FileJobs& jobs) : exports_(exports), jobs_(jobs) {}
 
   void post(uint32_t way, const Piece& piece) override;
-  /// Pieces whose files are being opened.
-  const std::unordered_set<uint64_t>& opening() const { return opening_; }
-  /// Ends such a piece: its request was stopped.
-  void give_up(uint64_t piece);
+  /// Ends a piece whose file is being opened.
+  void give_up(uint32_t way, uint64_t piece) override;
 
  private:
   void start(const Piece& piece, Cause cause, const OpenFilePointer& file);
 
   Exports& exports_;
   FileJobs& jobs_;
-  std::unordered_set<uint64_t> opening_;
+  std::unordered_set<uint64_t> opening_;  // pieces whose files are being opened
 };
 
 }  // namespace braid::transfer

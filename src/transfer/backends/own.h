@@ -14,6 +14,8 @@ namespace braid::transfer {
 
 class OwnBackend : public Backend {
  public:
+  /// A piece that has begun ends by itself.
+  void give_up(uint32_t, uint64_t) override {}
   void probe(uint32_t, uint64_t id) final { tell(id, Cause::kNone); }
   void fence(uint32_t way) final { fencing_.push_back(way); }
   bool step(uint64_t) final {

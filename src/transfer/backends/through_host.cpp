@@ -18,12 +18,12 @@ ThroughHost::ThroughHost(const Buffers& buffers, GpuJobs& jobs,
     : buffers_(buffers), jobs_(jobs), add_stage_(std::move(add_stage)) {}
 
 bool ThroughHost::make(Stage& stage) {
-  if (stage.memory != nullptr) return true;
+  if (stage.memory.is_open()) return true;
   auto memory = fabric::gpu::HostMemory::open(kParts * kChunkBytes);
   if (memory == nullptr) return false;
   stage.buffer = add_stage_(memory->bytes());
   if (stage.buffer == 0) return false;
-  stage.memory = std::move(memory);
+  stage.memory = fabric::gpu::Passage(std::move(memory));
   for (uint32_t i = kParts; i-- > 0;) stage.free.push_back(i);
   return true;
 }
@@ -41,17 +41,12 @@ void ThroughHost::post(Backend& backend, uint32_t way, uint32_t carrier, const P
                 Pipeline(piece.local.size(), kChunkBytes, {credits})};
   Stage& stage = stage_of(moving);
   if (!make(stage)) return ends_.push_back({piece.id, Cause::kTooMuch, false});
-  pin(stage, moving.gpu->lane);
+  if (leaving_.erase(moving.gpu->lane) > 0)
+    for (Stage& each : stages_) each.memory.stay(*moving.gpu->lane);
+  stage.memory.pin(moving.gpu->lane);
   ++held_[way];
   waiting_.push_back(moving_.add(std::move(moving)));
   begin_waiting();
-}
-
-void ThroughHost::pin(Stage& stage, const std::shared_ptr<fabric::gpu::Lane>& lane) {
-  leaving_.erase(lane);
-  if (stage.pinned_by != nullptr) return;
-  stage.pinned_by = lane;
-  lane->pin(stage.memory);
 }
 
 void ThroughHost::leave(const std::shared_ptr<fabric::gpu::Lane>& lane) {
@@ -60,13 +55,11 @@ void ThroughHost::leave(const std::shared_ptr<fabric::gpu::Lane>& lane) {
 }
 
 void ThroughHost::leave_lanes() {
-  if (leaving_.empty() || !copying_.empty()) return;
-  for (Stage& stage : stages_) {
-    if (!leaving_.contains(stage.pinned_by)) continue;
-    stage.pinned_by->unpin(stage.memory);
-    stage.pinned_by.reset();
-  }
-  leaving_.clear();
+  std::erase_if(leaving_, [this](const std::shared_ptr<fabric::gpu::Lane>& lane) {
+    bool has_left = true;
+    for (Stage& stage : stages_) has_left = stage.memory.leave(*lane) && has_left;
+    return has_left;
+  });
 }
 
 /// Gives each waiting piece all the memory that it needs at once, or none. A piece that gets none
@@ -131,8 +124,8 @@ void ThroughHost::advance(uint64_t number) {
 
 MutableBytes ThroughHost::part_of(const Moving& moving, const Pipeline::Step& step) {
   const uint32_t buffer = step.hop == 0 ? step.to_buffer : step.from_buffer;
-  return stage_of(moving).memory->bytes().subspan(moving.parts[buffer] * kChunkBytes,
-                                                  step.size_bytes);
+  return stage_of(moving).memory.bytes().subspan(moving.parts[buffer] * kChunkBytes,
+                                                 step.size_bytes);
 }
 
 void ThroughHost::copy(uint64_t number, const Moving& moving, const Pipeline::Step& step) {
@@ -145,7 +138,10 @@ void ThroughHost::copy(uint64_t number, const Moving& moving, const Pipeline::St
   job.from = moving.is_write() ? on_gpu : part.data();
   job.size_bytes = step.size_bytes;
   job.regions = moving.gpu->id << 32 ^ stage_of(moving).buffer;
-  job.ended = [this, number, step, way = moving.way](bool ok) {
+  fabric::gpu::Passage& memory = stage_of(moving).memory;
+  job.goes_beside = memory.begin_copy();
+  job.ended = [this, number, step, way = moving.way, beside = job.goes_beside, &memory](bool ok) {
+    memory.end_copy(beside);
     if (--copying_[way] == 0) copying_.erase(way);
     leave_lanes();
     step_ended(number, step, ok ? Cause::kNone : Cause::kGpuError);
@@ -163,11 +159,19 @@ void ThroughHost::carry(uint64_t number, const Moving& moving, const Pipeline::S
   moving.backend->post(moving.carrier, part);
 }
 
-uint64_t ThroughHost::piece_of(uint64_t number) const {
-  if ((number & kChunk) == 0) return number;
-  const Chunk* chunk = chunks_.find(number & ~kChunk);
-  const Moving* moving = chunk == nullptr ? nullptr : moving_.find(chunk->moving);
-  return moving == nullptr ? number : moving->piece.id;
+void ThroughHost::give_up(uint64_t piece) {
+  uint64_t number = 0;
+  moving_.for_each([&](uint64_t each, const Moving& moving) {
+    if (moving.piece.id == piece) number = each;
+  });
+  Moving* moving = moving_.find(number);
+  if (moving == nullptr) return;
+  if (moving->cause == Cause::kNone) moving->cause = Cause::kCancelled;
+  moving->pipeline.stop();
+  chunks_.for_each([&](uint64_t chunk, const Chunk& each) {
+    if (each.moving == number) moving->backend->give_up(moving->carrier, kChunk | chunk);
+  });
+  advance(number);
 }
 
 bool ThroughHost::take(const PieceEnd& end) {

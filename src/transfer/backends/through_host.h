@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/gpu/host_memory.h"
+#include "fabric/gpu/passage.h"
 #include "fabric/slot_map.h"
 #include "transfer/backend.h"
 #include "transfer/buffers.h"
@@ -35,18 +35,19 @@ class ThroughHost {
   /// As Backend::post, but `take_ends` returns the end. `backend` carries the chunks on its way
   /// `carrier`.
   void post(Backend& backend, uint32_t way, uint32_t carrier, const Piece& piece);
+  /// As Backend::give_up. Begins no more chunks of the piece.
+  void give_up(uint64_t piece);
   /// Takes the end of a chunk. False: it is the end of something else.
   bool take(const PieceEnd& end);
-  /// The number of the piece that a chunk is of; other numbers stay as they are.
-  uint64_t piece_of(uint64_t number) const;
   bool has_ends() const { return !ends_.empty(); }
   std::vector<PieceEnd> take_ends() { return std::exchange(ends_, {}); }
   /// Begins no more chunks on the way: it is being fenced.
   void stop(uint32_t way);
   /// Whether pieces of the way are under way, perhaps on their last hop.
   bool holds(uint32_t way) const;
-  /// Nothing of the lane's context is registered any more. What it has pinned is unpinned once no
-  /// other context copies through it, and pinned again by the next one that does.
+  /// Nothing of the lane's context is registered any more. What it has pinned is unpinned once the
+  /// copies of other contexts that are under way there have ended; later ones go beside it, until
+  /// it is pinned again by the next context that copies.
   void leave(const std::shared_ptr<fabric::gpu::Lane>& lane);
   /// Ways with chunks that are being copied from or to a GPU now.
   const std::map<uint32_t, size_t>& copying() const { return copying_; }
@@ -56,11 +57,10 @@ class ThroughHost {
  private:
   /// The pinned memory of one direction.
   struct Stage {
-    std::shared_ptr<fabric::gpu::HostMemory> memory;  // null: not made yet
+    fabric::gpu::Passage memory;  // not open: not made yet
     uint64_t buffer = 0;
     std::vector<uint32_t> free;         // parts
     std::map<uint32_t, size_t> leased;  // by way
-    std::shared_ptr<fabric::gpu::Lane> pinned_by;
   };
   struct Moving {
     Backend* backend = nullptr;
@@ -84,7 +84,6 @@ class ThroughHost {
 
   Stage& stage_of(const Moving& moving) { return stages_[moving.is_write() ? 1 : 0]; }
   bool make(Stage& stage);
-  void pin(Stage& stage, const std::shared_ptr<fabric::gpu::Lane>& lane);
   void leave_lanes();
   void begin_waiting();
   bool lease(Moving& moving);

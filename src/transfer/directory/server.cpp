@@ -13,6 +13,7 @@
 
 #include "base/try.h"
 #include "transfer/directory/live_report.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
@@ -51,6 +52,7 @@ Result<std::unique_ptr<DirectoryServer>> DirectoryServer::open(const HostAndPort
   server->tcp_ = std::move(tcp);
   close_in_children(server->tcp_);
   server->events_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (!server->events_.is_open()) return no_more_descriptors("what the directory waits by");
   server->watch(server->tcp_.get(), EPOLLIN, true);
   if (name.empty()) return server;
   BRAID_TRY(check_bare_name(name));

@@ -69,6 +69,7 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                         options.providers.end();
   if (maps) owned->sharing = Sharing::open();
   if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
+  if (!owned->can_tell()) return no_more_descriptors("what the engine waits by");
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {
     BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation,
@@ -177,10 +178,7 @@ Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_u
   const bool has_descriptors = Descriptor(dup(events_.get())).get() >= 0;
   const Cause wrong = with([&](Engine& engine) { return engine.wrong_with(segment); });
   with([&](Engine& engine) { (void)engine.close_segment(segment); });
-  if (!has_descriptors)
-    return failure(Cause::kTooMuch,
-                   "segment '" + text + "': this process may open no more descriptors",
-                   "Raise `ulimit -n`: docs/cluster.md says what a peer takes");
+  if (!has_descriptors) return no_more_descriptors("segment '" + text + "'");
   if (wrong == Cause::kOtherVersion)
     return failure(
         wrong, "segment '" + text + "': no rail of it speaks a version that the rails here speak",

@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "host/random_number.h"
+#include "transfer/failure.h"
 
 namespace braid::transfer {
 namespace {
@@ -23,8 +24,10 @@ Result<std::unique_ptr<SharingServer>> SharingServer::open(const Incarnation& se
                                                            const Sharing& sharing) {
   Result<fabric::local::Socket> listener = fabric::local::Socket::listen(sharing_socket(self));
   if (!listener.ok()) return listener.status();
-  return std::unique_ptr<SharingServer>(
-      new SharingServer(secret, sharing, std::move(listener).value()));  // owner: the caller
+  std::unique_ptr<SharingServer> server(
+      new SharingServer(secret, sharing, std::move(listener).value()));  // owner: server
+  if (!server->events_.is_open()) return no_more_descriptors("what shared memory is asked for by");
+  return server;
 }
 
 SharingServer::SharingServer(const fabric::Secret& secret, const Sharing& sharing,

@@ -1,0 +1,27 @@
+#include "fabric/gpu/beside.h"
+
+#include <cstring>
+#include <utility>
+
+namespace braid::fabric::gpu {
+
+void Beside::replace(Way way, std::vector<Copy>& copies) {
+  if (way == Way::kBetweenGpus) return;
+  for (Copy& copy : copies) {
+    if (!copy.goes_beside) continue;
+    const bool is_to_host = way == Way::kToHost;
+    CUdeviceptr& end = is_to_host ? copy.to : copy.from;
+    auto* host = reinterpret_cast<std::byte*>(end);
+    Part part{std::vector<std::byte>(copy.size_bytes), is_to_host ? host : nullptr};
+    if (!is_to_host) std::memcpy(part.bytes.data(), host, copy.size_bytes);
+    end = reinterpret_cast<CUdeviceptr>(part.bytes.data());
+    parts_.push_back(std::move(part));
+  }
+}
+
+void Beside::bring_back() const {
+  for (const Part& part : parts_)
+    if (part.to != nullptr) std::memcpy(part.to, part.bytes.data(), part.bytes.size());
+}
+
+}  // namespace braid::fabric::gpu

@@ -1,0 +1,51 @@
+// Host memory that copies of several contexts pass through. One of the contexts pins it for all;
+// before the program may destroy that context, its lane unpins the memory again, and the driver may
+// hold that up for long. No copy of another context may use the memory meanwhile, and none may
+// wait: from when a context begins to leave until its lane has unpinned the memory, copies go
+// beside it (Copy::goes_beside). Not synchronised.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "fabric/gpu/host_memory.h"
+#include "fabric/gpu/lane.h"
+
+namespace braid::fabric::gpu {
+
+class Passage {
+ public:
+  Passage() = default;
+  /// Nobody but lanes may hold the memory beside this object: it is unpinned once none does.
+  explicit Passage(std::shared_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
+  Passage(Passage&&) = default;
+  Passage& operator=(Passage&&) = default;
+
+  bool is_open() const { return memory_ != nullptr; }
+  MutableBytes bytes() const { return memory_->bytes(); }
+
+  /// To be called before copies of the lane. Pins the memory if nobody does.
+  void pin(const std::shared_ptr<Lane>& lane);
+  /// A copy begins. True: it goes beside the memory.
+  bool begin_copy();
+  /// `goes_beside`: what `begin_copy` has said.
+  void end_copy(bool goes_beside);
+  /// Nothing of the lane's context is to be left. False: call it again once a copy has ended.
+  bool leave(const Lane& lane);
+  /// The lane's context does not leave after all.
+  void stay(const Lane& lane);
+  /// The owner ends: unpins the memory, which no copy uses any more.
+  void give_back();
+
+ private:
+  bool is_being_unpinned();
+
+  std::shared_ptr<HostMemory> memory_;
+  std::shared_ptr<Lane> pinned_by_;  // null: nobody pins it, or it is being unpinned
+  bool is_leaving_ = false;          // that lane
+  bool is_unpinned_ = true;          // as far as is known
+  uint64_t copies_ = 0;              // through the memory, under way
+};
+
+}  // namespace braid::fabric::gpu
