@@ -120,6 +120,25 @@ std::string nic_table(const Server& server) {
   return "\nNICs\n" + table.print({4});
 }
 
+std::string distance_table(const Server& server, Notes& notes) {
+  const auto& [distances, source] = server.numa_distances;
+  if (distances.nodes.empty()) return "";
+  std::vector<std::string> header = {"from"};
+  std::vector<size_t> numbers;
+  for (const int node : distances.nodes) {
+    numbers.push_back(header.size());
+    header.push_back(fmt::format("numa{}", node));
+  }
+  Table table(header);
+  for (size_t from = 0; from < distances.rows.size(); ++from) {
+    std::vector<std::string> row = {fmt::format("numa{}", from)};
+    for (const int distance : distances.rows[from]) row.push_back(std::to_string(distance));
+    table.add(row);
+  }
+  return fmt::format("\nDistances of NUMA nodes {}; 10: within a node\n", notes.number(source)) +
+         table.print(numbers);
+}
+
 std::string link_table(const Server& server, Notes& notes) {
   Table table({"link", "from", "to", "forward", "backward", "both at once"});
   for (const Link& link : server.links)
@@ -219,6 +238,7 @@ std::string topo_text(const Server& server) {
   std::string text = fmt::format("{}: {}\n\nGPUs\n", server.name, server.description);
   text += gpu_table(server, notes);
   text += nic_table(server);
+  text += distance_table(server, notes);
   text += "\nLinks, GB/s (10^9 bytes a second)\n" + link_table(server, notes);
   text += "\nEach GPU\n" + speed_table(server, notes);
   text += cost_table(server, notes);

@@ -102,6 +102,14 @@ typedef struct braid_outcome {
                                  pinned buffers. Never freed. Zero bytes are "accelerated" */
 } braid_outcome;
 
+/* One path of a copy between host memory and a GPU, as the engine would plan it. */
+typedef struct braid_path {
+  int gpu;             /* whose PCIe link: that of the GPU itself, or of another one, a relay */
+  uint64_t size_bytes; /* what it would carry of the copy */
+  double pcie_gbps;    /* what the cost model expects of that link, 10^9 bytes a second */
+  double nvlink_gbps;  /* and of NVLink between the relay and the GPU; 0: this is its own link */
+} braid_path;
+
 /* Opens an engine: a context of its own on each GPU that may relay, with kernels, streams and
  * buffers. A context takes about 270 MiB of device memory, the buffers BRAID_DEVICE_MEMORY (64 MiB
  * by default). Starts CUDA if the program has not. If `options` is NULL, all options, statistics
@@ -185,6 +193,14 @@ BRAID_API braid_status braid_forecast(braid_engine* engine, void* const* destina
                                       const void* const* sources, const size_t* sizes_bytes,
                                       size_t count, struct CUstream_st* stream, int priority,
                                       braid_outcome* outcome);
+
+/* The paths that one copy of plain device memory (cuMemAlloc) and pinned host memory would take
+ * now, from the host to the GPU with this ordinal or (`to_device` 0) from it: its own link first.
+ * Only that one: the copy would be native. None: the engine knows nothing, since its relays are not
+ * open, the GPU has none, or nothing was prepared there. *count is their number, of which at most
+ * `capacity` are written. Makes no driver call, and needs no current context. */
+BRAID_API braid_status braid_paths(braid_engine* engine, int gpu, int to_device, size_t size_bytes,
+                                   braid_path* paths, size_t capacity, size_t* count);
 
 /* Writes what braid has done in this process as one line of JSON, in the shape of BRAID_STATS=json.
  * Its entry points are the functions of this file; "problems" lists what this engine could not

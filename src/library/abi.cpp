@@ -1,4 +1,5 @@
 // The C interface: arguments in, status out; no exception leaves. See include/braid/braid.h.
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -210,6 +211,22 @@ braid_status braid_forecast(braid_engine* engine, void* const* destinations,
                             CUstream_st* stream, int priority, braid_outcome* outcome) {
   return copy_list({engine, preload::k_braid_copy_batch, stream, priority, outcome, true},
                    {.each = destinations}, {.each = sources}, sizes_bytes, count);
+}
+
+braid_status braid_paths(braid_engine* engine, int gpu, int to_device, size_t size_bytes,
+                         braid_path* paths, size_t capacity, size_t* count) {
+  return guarded([&] {
+    if (Error wrong = check_engine(engine); !wrong.ok()) return wrong;
+    if (count == nullptr || (paths == nullptr && capacity > 0))
+      return Error::argument("there is no place for the paths, or for their number");
+    const auto direction = to_device != 0 ? braid::multipath::Direction::kHostToDevice
+                                          : braid::multipath::Direction::kDeviceToHost;
+    const auto found = engine->copier->paths_of(gpu, direction, size_bytes);
+    *count = found.size();
+    for (size_t i = 0; i < std::min(capacity, found.size()); ++i)
+      paths[i] = {found[i].gpu, found[i].size_bytes, found[i].pcie_gbps, found[i].nvlink_gbps};
+    return Error::none();
+  });
 }
 
 braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,

@@ -252,6 +252,13 @@ std::optional<Staged> Copier::stage(Engine& engine, const Batch& batch, Verdict 
   return engine.stage(batch, false);
 }
 
+std::vector<multipath::CopyPath> Copier::paths_of(int gpu, Direction direction,
+                                                  uint64_t size_bytes) {
+  Engine* engine = backend_->engine();
+  if (engine == nullptr) return {};
+  return engine->paths_of(gpu, direction, size_bytes);
+}
+
 std::string Copier::statistics() {
   std::string line = backend_->statistics(kStatisticsWaitMs);
   if (!line.empty() && line.back() == '\n') line.pop_back();

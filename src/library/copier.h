@@ -67,6 +67,10 @@ class Copier {
   Error copy_rows(const CopyCall& order, const Rows& rows, Scratch& scratch,
                   CallOutcome& call_outcome);
 
+  /// Engine::paths_of.
+  std::vector<multipath::CopyPath> paths_of(int gpu, multipath::Direction direction,
+                                            uint64_t size_bytes);
+
   std::string statistics();
 
  private:

@@ -332,6 +332,15 @@ ContextRegistry::FoundTarget ContextRegistry::find_target(const Classification& 
   return FoundTarget(*this, *entry);
 }
 
+ContextRegistry::FoundTarget ContextRegistry::find_target_on(int gpu) {
+  const std::shared_lock lock(mutex_, std::try_to_lock);
+  if (lock)
+    for (const auto& entry : entries_)
+      if (entry->where.gpu == gpu && entry->state == Entry::State::kOpen)
+        return FoundTarget(*this, *entry);
+  return FoundTarget(Verdict::kNotReady);
+}
+
 // Without the lock, `forget` might look too early, and sleep on.
 void ContextRegistry::leave(Entry& entry) {
   {

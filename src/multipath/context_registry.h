@@ -85,6 +85,9 @@ class ContextRegistry {
   /// The target of a copy in `stream` to or from `memory`. Waits for nothing.
   FoundTarget find_target(const Classification& memory, CUstream stream);
 
+  /// A target on the GPU. Waits for nothing.
+  FoundTarget find_target_on(int gpu);
+
   /// Engine::release_buffers and Engine::restore_buffers.
   uint64_t release_buffers(CUdevice device);
   bool restore_buffers();

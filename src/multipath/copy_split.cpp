@@ -70,6 +70,10 @@ Rates rates_of(const DirectionCosts& costs, const CopySplitRequest& request) {
 
 }  // namespace
 
+double path_bytes_per_us(const DirectionCosts& costs, const CopySplitRequest& request, int path) {
+  return rates_of(costs, request).of(path);
+}
+
 uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels) {
   const uint64_t chunks = chunk_bytes == 0 ? 0 : relay_bytes / chunk_bytes + 2;
   return static_cast<uint32_t>(

@@ -37,6 +37,9 @@ struct CopySplit {
 /// to carry anything has a share of 0.
 CopySplit split_copy(const DirectionCosts& costs, const CopySplitRequest& request);
 
+/// What a path carries while all of the request's are at work. 0: the direct one.
+double path_bytes_per_us(const DirectionCosts& costs, const CopySplitRequest& request, int path);
+
 /// The most operations that a share of `relay_bytes` puts into each of `channels`.
 uint32_t ops_of(uint64_t relay_bytes, uint64_t chunk_bytes, size_t channels);
 

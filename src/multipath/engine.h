@@ -129,6 +129,13 @@ class Engine {
     return submitter_.submit(batch, Intent::kForecast);
   }
 
+  /// The paths that a linear copy of plain memory of this GPU would take now, its own link first.
+  /// Only that one: the copy would be native. None: nothing is known, since no relay is open for
+  /// the GPU or nothing was copied there yet. No driver call, and no wait.
+  std::vector<CopyPath> paths_of(int gpu, Direction direction, uint64_t size_bytes) {
+    return submitter_.paths_of(gpu, direction, size_bytes);
+  }
+
   /// For a linear copy that `submit` declined, of host memory that is not pinned: stages it through
   /// pinned memory (staging/stager.h). May wait and, the first time, allocate, as a native pageable
   /// copy may. Returns the answer of the call that asked for the copy, or nothing if the copy is

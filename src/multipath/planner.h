@@ -36,6 +36,7 @@ class Planner {
   double native_bytes_per_us(Direction direction) const {
     return costs_.of(direction).native_bytes_per_us;
   }
+  const DirectionCosts& costs_of(Direction direction) const { return costs_.of(direction); }
   CopySplit split_copy(Direction direction, const CopySplitRequest& request) const {
     return multipath::split_copy(costs_.of(direction), request);
   }

@@ -19,4 +19,12 @@ Outcome Submitter::submit(const Batch& batch, Intent intent) {
                                 memory, intent);
 }
 
+std::vector<CopyPath> Submitter::paths_of(int gpu, Direction direction, uint64_t size_bytes) {
+  if (peers_.is_off() || gpu < 0 || gpu >= relays_.gpu_count() || relays_.of(gpu) == 0) return {};
+  const ContextRegistry::FoundTarget found = registry_.find_target_on(gpu);
+  if (found.target() == nullptr) return {};
+  return found.target()->paths_of(direction, size_bytes,
+                                  path_limit_.load(std::memory_order_relaxed));
+}
+
 }  // namespace braid::multipath

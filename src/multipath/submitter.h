@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
 #include "base/options.h"
 #include "cuda/driver.h"
@@ -26,6 +27,9 @@ class Submitter {
 
   /// Engine::submit, and Engine::forecast.
   Outcome submit(const Batch& batch, Intent intent = Intent::kCopy);
+
+  /// Engine::paths_of.
+  std::vector<CopyPath> paths_of(int gpu, Direction direction, uint64_t size_bytes);
 
   /// Engine::limit_paths.
   void limit_paths(int paths) { path_limit_.store(paths); }

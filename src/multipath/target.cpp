@@ -247,13 +247,56 @@ void Target::release(Submission& submission) {
   submission.state->is_acquired = false;
 }
 
+CopySplitRequest Target::split_request(const Submission& submission,
+                                       std::span<Relay* const> relays) const {
+  return {.size_bytes = submission.size_bytes,
+          .paths = static_cast<int>(relays.size()) + 1,
+          .far_relays = far_among(relays),
+          .is_staged = submission.memory.is_plain(),
+          .buffer_bytes = relays_.front()->buffer_bytes()};
+}
+
+// Kernels share no plan: each path takes what it can, and they are alike.
+std::vector<CopyPath> Target::paths_of(Direction direction, uint64_t size_bytes, int path_limit) {
+  const Batch batch(direction, Segment{nullptr, 0, size_bytes}, nullptr);
+  const Classification memory{.context = where_.context, .gpu = where_.gpu};
+  Submission submission{.batch = batch,
+                        .size_bytes = size_bytes,
+                        .memory = memory,
+                        .intent = Intent::kForecast,
+                        .now_ns = driver_.clock->now_ns(),
+                        .is_cold = false,
+                        .plan = {}};
+  const DirectionCosts& costs = planner_.costs_of(direction);
+  CopyPath own{where_.gpu, size_bytes, costs.native_bytes_per_us / 1e3, 0};
+  const Mover mover = planner_.mover_for(batch, where_.kernels.are_loaded());
+  const std::span candidates(submission.candidates.data(),
+                             list_relays(submission, path_limit, mover));
+  const Plan chosen = plan_for(submission, candidates, mover);
+  if (chosen.mover == Mover::kNative || chosen.paths < 2) return {own};
+  const std::span relays = candidates.first(static_cast<size_t>(chosen.paths) - 1);
+  const CopySplitRequest request = split_request(submission, relays);
+  const CopySplit split = planner_.split_copy(direction, request);
+  const bool is_by_kernels = chosen.mover == Mover::kKernel;
+  const uint64_t even_bytes = size_bytes / static_cast<uint64_t>(chosen.paths);
+  const auto rate = [&](int path) {
+    return (is_by_kernels ? costs.kernel_bytes_per_us : path_bytes_per_us(costs, request, path)) /
+           1e3;
+  };
+  own = {where_.gpu, is_by_kernels ? even_bytes : split.direct_bytes, rate(0), 0};
+  std::vector<CopyPath> paths = {own};
+  for (size_t i = 0; i < relays.size(); ++i) {
+    const uint64_t share = is_by_kernels ? even_bytes : split.relay_bytes[i];
+    if (share > 0)
+      paths.push_back({relays[i]->gpu(), share, rate(static_cast<int>(i) + 1),
+                       costs.engine_hop_bytes_per_us / 1e3});
+  }
+  return paths;
+}
+
 Outcome Target::copy_by_engines(Submission& submission) {
   const auto candidates = std::span(submission.candidates).first(submission.candidate_count);
-  CopySplitRequest request{.size_bytes = submission.size_bytes,
-                           .paths = static_cast<int>(candidates.size()) + 1,
-                           .far_relays = far_among(candidates),
-                           .is_staged = submission.memory.is_plain(),
-                           .buffer_bytes = relays_.front()->buffer_bytes()};
+  CopySplitRequest request = split_request(submission, candidates);
   CopySplit plan = planner_.split_copy(submission.batch.direction, request);
   const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
   if (!acquire(submission, {.mover = Mover::kCopyEngine,

@@ -58,6 +58,10 @@ class Target {
   Outcome submit(const Batch& batch, uint64_t size_bytes, int path_limit,
                  const Classification& memory, Intent intent);
 
+  /// The paths of a copy of plain memory by relays that are awake: the plan that `submit` would
+  /// make now. No driver call.
+  std::vector<CopyPath> paths_of(Direction direction, uint64_t size_bytes, int path_limit);
+
   /// Adds up the counts of transfers that have ended. False while one is in flight, or while
   /// another thread is inside: it never waits, since a process may be exiting from within a copy.
   bool collect_finished();
@@ -88,6 +92,8 @@ class Target {
   double native_us(const Submission& submission) const;
   int far_among(std::span<Relay* const> relays) const;
   Plan plan_for(const Submission& submission, std::span<Relay* const> relays, Mover mover);
+  CopySplitRequest split_request(const Submission& submission,
+                                 std::span<Relay* const> relays) const;
   Outcome copy_by_engines(Submission& submission);
   Outcome copy_by_kernels(Submission& submission);
   bool acquire(Submission& submission, const ChannelRequest& request);

@@ -81,6 +81,14 @@ struct Batch {
 
 uint64_t size_of(const Batch& batch);
 
+/// One path of a copy, as it would be planned now.
+struct CopyPath {
+  int gpu = -1;             ///< whose PCIe link: that of the GPU with the memory, or a relay's
+  uint64_t size_bytes = 0;  ///< of the copy
+  double pcie_gbps = 0;     ///< what the cost model expects of the link
+  double nvlink_gbps = 0;   ///< and of NVLink, from the relay or to it; 0: the path has none
+};
+
 /// What moves the bytes of a copy.
 enum class Mover : uint8_t {
   kNative,      ///< the driver, as the program asked

@@ -43,16 +43,33 @@ Result<GpuFacts> ask_driver(const cuda::Driver& driver, CUdevice device) {
   return gpu;
 }
 
+// Those of `nodes`, kernel numbers, which are numbered from 0 from now on.
+NumaDistances distances_of(const std::vector<int>& nodes, const NumaDistances& all) {
+  NumaDistances some;
+  for (const int from : nodes) {
+    some.nodes.push_back(static_cast<int>(some.nodes.size()));
+    some.rows.emplace_back();
+    for (const int to : nodes) {
+      const auto distance = all.between(from, to);
+      if (!distance) return {};
+      some.rows.back().push_back(*distance);
+    }
+  }
+  return some;
+}
+
 // Kernel numbers of NUMA nodes to indices from 0. When sysfs knows none of the GPUs, its nodes are
 // not theirs either, and the driver's word is all there is.
-void number_nodes(MachineFacts& facts, std::vector<int> nodes, bool places_known) {
-  if (!places_known) nodes.clear();
+void number_nodes(MachineFacts& facts, const Machine& machine, bool places_known) {
+  std::vector<int> nodes;
+  if (places_known) nodes = machine.numa_nodes();
   for (const GpuFacts& gpu : facts.gpus)
     if (gpu.numa_node >= 0) nodes.push_back(gpu.numa_node);
   if (nodes.empty()) nodes.push_back(0);
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   facts.numa_nodes = static_cast<int>(nodes.size());
+  if (places_known) facts.numa_distances = distances_of(nodes, machine.numa_distances());
   const auto index_of = [&](int node, int otherwise) {
     const auto found = std::find(nodes.begin(), nodes.end(), node);
     return found == nodes.end() ? otherwise : static_cast<int>(found - nodes.begin());
@@ -80,7 +97,7 @@ void ask_machine(MachineFacts& facts) {
     gpu.bridges = place.bridges;
   }
   facts.nics = host_nics();
-  number_nodes(facts, machine.numa_nodes(), places_known);
+  number_nodes(facts, machine, places_known);
 }
 
 // A peer with native atomics is reached over NVLink: PCIe has none between GPUs.

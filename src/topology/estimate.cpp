@@ -76,6 +76,8 @@ class Estimate {
   Server build() {
     server_.name = "discovered";
     server_.description = facts_.description;
+    if (!facts_.numa_distances.nodes.empty())
+      server_.numa_distances = {facts_.numa_distances, "sysfs"};
     add_memory();
     add_gpus();
     add_nvlink();

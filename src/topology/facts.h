@@ -32,6 +32,7 @@ struct MachineFacts {
   std::vector<GpuFacts> gpus;  ///< by CUDA ordinal
   std::vector<Nic> nics;       ///< their NUMA nodes as indices, from 0
   int numa_nodes = 1;
+  NumaDistances numa_distances;  ///< of these indices; without nodes: unknown
   /// joined[a][b]: the two reach each other over NVLink, as `joined_from` says.
   std::vector<std::vector<bool>> joined;
   std::string joined_from;

@@ -62,6 +62,17 @@ std::vector<int> Machine::numa_nodes() const {
   return nodes;
 }
 
+// Each node has a row, with a column for each node that is online.
+NumaDistances Machine::numa_distances() const {
+  NumaDistances distances{parse_list(read("sys/devices/system/node/online")), {}};
+  for (const int node : distances.nodes) {
+    std::istringstream row(
+        read("sys/devices/system/node/node" + std::to_string(node) + "/distance"));
+    distances.rows.emplace_back(std::istream_iterator<int>(row), std::istream_iterator<int>());
+  }
+  return flaw_of(distances).empty() ? distances : NumaDistances{};
+}
+
 std::vector<int> Machine::cpus_of_node(int node) const {
   return parse_list(read("sys/devices/system/node/node" + std::to_string(node) + "/cpulist"));
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "topology/numa_distances.h"
 #include "topology/server.h"
 
 namespace braid::topology {
@@ -34,6 +35,9 @@ class Machine {
 
   /// Kernel numbers of the NUMA nodes that have both CPUs and memory; empty when unknown.
   std::vector<int> numa_nodes() const;
+
+  /// Of all nodes that are online, by their kernel numbers. Without nodes: unknown.
+  NumaDistances numa_distances() const;
 
   /// `bus_id` as the driver gives it: "0000:18:00.0".
   PciPlace find(const std::string& bus_id) const;

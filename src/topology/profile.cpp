@@ -186,11 +186,15 @@ void check_faults(const JsonNode& root, Server& server) {
 Server read_server(const JsonNode& root) {
   Server server;
   root.expect_keys({"name", "description", "gpu_model", "numa_nodes", "gpus", "links", "costs"},
-                   {"pcie_switches", "nvswitches", "nics", "faults"});
+                   {"numa_distances", "pcie_switches", "nvswitches", "nics", "faults"});
   server.name = root["name"].text();
   server.description = root["description"].text();
   const Gpu model = read_gpu_model(root["gpu_model"], server);
   read_vertices(root, model, server);
+  if (const auto distances = root.find("numa_distances"))
+    server.numa_distances = read_sourced(*distances, [&](const JsonNode& value) {
+      return read_numa_distances(value, server.numa_node_count());
+    });
   read_nics(root, server);
   for (const JsonNode& node : root["links"].items(1, "a list of links")) read_links(node, server);
   read_costs(root["costs"], server.costs);

@@ -99,6 +99,8 @@ Json profile(const Server& server) {
   json["description"] = server.description;
   json["gpu_model"] = gpu_model(server);
   json["numa_nodes"] = server.numa_node_count();
+  if (const auto& [distances, source] = server.numa_distances; !distances.nodes.empty())
+    json["numa_distances"] = {{"value", distances.rows}, {"source", source}};
   if (const int switches = count(server, VertexKind::kPcieSwitch)) json["pcie_switches"] = switches;
   if (const int switches = count(server, VertexKind::kNvSwitch)) json["nvswitches"] = switches;
   json["gpus"] = Json::array();

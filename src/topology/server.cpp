@@ -166,6 +166,15 @@ Status check_gpu(const Server& server, int gpu, int nodes) {
   return {};
 }
 
+Status check_distances(const NumaDistances& distances, int nodes) {
+  if (distances.nodes.empty()) return {};
+  if (static_cast<int>(distances.nodes.size()) != nodes)
+    return Status::error("numa_distances: of " + std::to_string(distances.nodes.size()) +
+                         " NUMA nodes, and the server has " + std::to_string(nodes));
+  const std::string flaw = flaw_of(distances);
+  return flaw.empty() ? Status() : Status::error("numa_distances.value" + flaw);
+}
+
 Status check_nics(const Server& server, int nodes) {
   std::set<std::string> names;
   for (const Nic& nic : server.nics) {
@@ -295,6 +304,7 @@ Status validate(const Server& server) {
       return Status::error("NUMA nodes and memories are not numbered alike from 0");
   for (int gpu = 0; gpu < static_cast<int>(server.gpus.size()); ++gpu)
     BRAID_TRY(check_gpu(server, gpu, nodes));
+  BRAID_TRY(check_distances(server.numa_distances.value, nodes));
   return check_nics(server, nodes);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "topology/numa_distances.h"
 
 namespace braid::topology {
 
@@ -124,6 +125,7 @@ struct Server {
   std::vector<Link> links;
   std::vector<Gpu> gpus;  ///< by CUDA ordinal
   std::vector<Nic> nics;
+  Sourced<NumaDistances> numa_distances;  ///< of the NUMA nodes' indices; without nodes: unknown
   Costs costs;
   KernelSpeed kernel;
   Sourced<int> copy_engines_h2d;  ///< per GPU: copies in that direction that run at once
@@ -171,7 +173,8 @@ Nearness nearness(const Server& server, int gpu, int nic);
 /// The numbers of the NICs that are this near to a GPU. Virtual ones are near to none.
 std::vector<int> nics_near(const Server& server, int gpu, Nearness nearness);
 
-/// Checks that ends exist, ids are unique, capacities are positive, and every GPU reaches memory.
+/// Checks that ends exist, ids are unique, capacities are positive, every GPU reaches memory, and
+/// NUMA distances are those of all nodes.
 Status validate(const Server& server);
 
 }  // namespace braid::topology

@@ -11,9 +11,6 @@ namespace braid::transfer {
 namespace {
 
 constexpr uint64_t kFileAlignment = 4096;  // of O_DIRECT
-/// The least slice of copies by GPUs: several links share one copy (braid_copy), and each copy has
-/// a start and an end.
-constexpr uint64_t kCopyBytesMin = 32 << 20;
 
 Cause cause_of(Outcome outcome) {
   switch (outcome) {
@@ -111,7 +108,6 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   running.far = far_buffer(*segment, request);
   ++uses_[running.buffer];
   if (running.far != 0) ++uses_[running.far];
-  running.is_on_gpu = buffer->lane != nullptr;
   running.local = {static_cast<std::byte*>(request.local), request.size_bytes};
   running.address = request.address;
   running.file = segment->file;
@@ -285,21 +281,16 @@ void Engine::post_all() {
     piece.local = running.local.subspan(posting->offset, posting->size_bytes);
     piece.address = running.address + posting->offset;
     piece.file = running.file;
-    post(path, posting->path, running, piece);
+    if (path.is_through_host)
+      through_->post(*path.backend, posting->path, path.backend_way, piece);
+    else
+      path.backend->post(path.backend_way, piece);
   }
   while (const std::optional<Probe> probe = scheduler_.next_probe(now_ns_))
     if (const auto path = paths_.find(probe->path); path != paths_.end())
-      path->second.backend->probe(
-          path->second.is_through_host ? path->second.rail_way : probe->path, probe->id);
+      path->second.backend->probe(path->second.backend_way, probe->id);
   fabric_.push();
   take_scheduler_events();
-}
-
-void Engine::post(const Path& path, uint32_t number, const Running& running, const Piece& piece) {
-  if (running.is_on_gpu && !path.reaches_gpus)
-    through_->post(*path.backend, number, path.is_through_host ? path.rail_way : number, piece);
-  else
-    path.backend->post(number, piece);
 }
 
 void Engine::take(Backend& backend) {

@@ -26,6 +26,14 @@ void place_field(Archive& archive, P& place) {
 }
 
 template <typename Archive, typename D>
+void distances_field(Archive& archive, D& distances) {
+  const auto number = [&](auto& each) { archive.number(each); };
+  archive.list(distances.nodes, kNodesInDescriptionMax, number);
+  archive.list(distances.rows, kNodesInDescriptionMax,
+               [&](auto& row) { archive.list(row, kNodesInDescriptionMax, number); });
+}
+
+template <typename Archive, typename D>
 void description_fields(Archive& archive, D& description, uint16_t version) {
   incarnation_field(archive, description.incarnation);
   archive.bytes(description.name, kNameBytesMax);
@@ -61,6 +69,7 @@ void description_fields(Archive& archive, D& description, uint16_t version) {
     archive.bytes(each.name, kNameBytesMax);
     archive.number(each.rights);
   });
+  if (version > 3) distances_field(archive, description.distances);
 }
 
 template <typename Archive, typename Q>

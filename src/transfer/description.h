@@ -26,6 +26,7 @@ inline constexpr size_t kRailsInDescriptionMax = 64;
 inline constexpr size_t kRangesInDescriptionMax = 32768;
 inline constexpr size_t kPlacesInDescriptionMax = 256;
 inline constexpr size_t kExportsMax = 256;
+inline constexpr size_t kNodesInDescriptionMax = 64;
 inline constexpr size_t kNameBytesMax = 255;
 
 struct RailDescription {
@@ -63,6 +64,7 @@ struct Description {
   std::vector<RangeDescription> ranges;  ///< at most kRangesInDescriptionMax, the lowest
   uint64_t range_count = 0;              ///< all of them
   std::vector<ExportDescription> exports;
+  topology::NumaDistances distances;  ///< since version 4; of at most kNodesInDescriptionMax nodes
 };
 
 struct Question {

@@ -1,12 +1,9 @@
-// The two ends of a request, as far as its ways depend on them, and the transports between them.
+// The two ends of a request, as far as its ways depend on them.
 #pragma once
 
 #include <compare>
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "transfer/policy/routes.h"
 #include "transfer/policy/tiers.h"
 #include "transfer/types.h"
 
@@ -28,13 +25,6 @@ struct Ends {
   auto operator<=>(const Ends&) const = default;
   const Endpoint& source() const { return operation == Operation::kRead ? there : here; }
   const Endpoint& target() const { return operation == Operation::kRead ? here : there; }
-};
-
-/// A route of at most three hops, one of which is a provider's.
-struct Transport {
-  std::string provider;
-  std::vector<Hop> hops;
-  uint8_t rank = 0;  ///< 0: the soonest; alike transports have the same rank
 };
 
 }  // namespace braid::transfer

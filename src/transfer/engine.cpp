@@ -11,15 +11,9 @@
 namespace braid::transfer {
 namespace {
 
-constexpr double kMemoryGbps = 10;  // until measured
-constexpr double kMemoryLatencyUs = 1;
 constexpr uint64_t kOwnSliceBytesMax = 1 << 20;  // copied by the engine's thread at a stretch
-constexpr double kStorageGbps = 2;
-constexpr double kStorageLatencyUs = 100;
-constexpr double kRailGbpsMax = 1000;  // the limit for what a peer claims
+constexpr double kRailGbpsMax = 1000;            // the limit for what a peer claims
 constexpr size_t kPeersMax = 4096;
-constexpr double kCopyGbps = 25;
-constexpr double kCopyLatencyUs = 10;
 
 bool is_of_this_host(const fabric::Origin& here, const fabric::Origin& there) {
   return here.boot == there.boot && here.boot != decltype(here.boot){};
@@ -67,6 +61,8 @@ Description Engine::describe() const {
     ++description.range_count;
   }
   description.exports = owned_->exports.describe();
+  description.distances = options_.places.distances();
+  if (description.distances.nodes.size() > kNodesInDescriptionMax) description.distances = {};
   return description;
 }
 
@@ -154,38 +150,39 @@ uint64_t Engine::add_self() {
   self.who = options_.incarnation;
   self.is_self = true;
   const uint64_t number = peers_.add(std::move(self));
-  Peer& peer = *peers_.find(number);
-  peer_of_[peer.who] = number;
-  peer.memory =
-      add_own_path(number, memory_, "memory of this process", kMemoryGbps, kMemoryLatencyUs);
-  peer.files = add_own_path(number, file_, "files of this host", kStorageGbps, kStorageLatencyUs);
-  if (gpu_)
-    peer.copies =
-        add_own_path(number, *gpu_, "GPU copies of this process", kCopyGbps, kCopyLatencyUs);
+  peer_of_[options_.incarnation] = number;
+  add_own_path(number, HopKind::kMemory, memory_, "memory of this process");
+  add_own_path(number, HopKind::kFile, file_, "files of this host");
+  if (gpu_) add_own_path(number, HopKind::kCopy, *gpu_, "GPU copies of this process");
   return number;
 }
 
-uint32_t Engine::add_own_path(uint64_t number, Backend& backend, const char* text, double gbps,
-                              double latency_us) {
-  const uint32_t rail = scheduler_.add_rail({gbps});
-  PathSpec spec{number, rail, kNoRail, gbps, latency_us};
+uint32_t Engine::add_own_path(uint64_t number, HopKind carrier, Backend& backend,
+                              const char* text) {
+  const HopCost cost = assumed_cost(carrier);
+  const uint32_t rail = scheduler_.add_rail({cost.gbps});
+  PathSpec spec{number, rail, kNoRail, cost.gbps, cost.latency_us};
   spec.is_certain = true;  // this process, the kernel or the driver ends it
-  if (&backend == &memory_ || &backend == &mapped_) spec.slice_bytes_max = kOwnSliceBytesMax;
+  if (carrier == HopKind::kMemory || carrier == HopKind::kMapped)
+    spec.slice_bytes_max = kOwnSliceBytesMax;
   const uint32_t path = scheduler_.add_path(spec);
-  paths_[path] = {&backend, number, text};
-  paths_[path].reaches_gpus = gpu_ && &backend == &*gpu_;
+  paths_[path] = {&backend, number, text, carrier};
+  paths_[path].backend_way = path;
   Peer& peer = *peers_.find(number);
   peer.own_rails.push_back(rail);
   peer.paths.push_back(path);
-  return path;
+  return peer.own[carrier] = path;
 }
 
 void Engine::add_mapped(uint64_t number, MappedMemory mapped) {
   statistics_.mappings_refused += mapped.refused;
   if (mapped.ranges.empty()) return;
-  std::optional<uint32_t>& path = peers_.find(number)->mapped;
-  if (!path) path = add_own_path(number, mapped_, "mapped memory", kMemoryGbps, kMemoryLatencyUs);
-  mapped_.add(*path, std::move(mapped));
+  const auto& own = peers_.find(number)->own;
+  const auto known = own.find(HopKind::kMapped);
+  const uint32_t path = known != own.end()
+                            ? known->second
+                            : add_own_path(number, HopKind::kMapped, mapped_, "mapped memory");
+  mapped_.add(path, std::move(mapped));
 }
 
 Result<uint64_t> Engine::add_peer(const Description& owner) {
@@ -196,6 +193,7 @@ Result<uint64_t> Engine::add_peer(const Description& owner) {
   added.is_here = is_of_this_host(options_.origin, owner.origin);
   added.origin = owner.origin;
   added.rails = owner.rails;
+  added.distances = owner.distances;
   for (const RailDescription& rail : owner.rails)
     added.rail_numbers.push_back(scheduler_.add_rail({std::clamp(rail.gbps, 0.001, kRailGbpsMax)}));
   const uint64_t number = peers_.add(std::move(added));
@@ -261,7 +259,8 @@ bool Engine::can_be_dropped(const Peer& peer) const {
 void Engine::drop_peer(uint64_t number) {
   const Peer& peer = *peers_.find(number);
   leave_scheduler(number, peer);
-  if (peer.mapped) mapped_.drop(*peer.mapped);
+  if (const auto mapped = peer.own.find(HopKind::kMapped); mapped != peer.own.end())
+    mapped_.drop(mapped->second);
   for (const uint32_t path : peer.paths) {
     std::erase(fences_wanted_, path);
     std::erase(fenced_below_, path);
@@ -295,7 +294,8 @@ void Engine::lose_peer(uint64_t number) {
   Peer& peer = *peers_.find(number);
   if (std::exchange(peer.is_lost, true)) return;
   ++statistics_.peers_lost;
-  if (peer.mapped) mapped_.drop(*peer.mapped);
+  if (const auto mapped = peer.own.find(HopKind::kMapped); mapped != peer.own.end())
+    mapped_.drop(mapped->second);
   scheduler_.peer_lost(number, now_ns_);
 }
 

@@ -8,9 +8,10 @@
 // The scheduler (scheduler.h) cuts a request into slices and gives each slice to a way that has
 // room. The ways are: rails to the peer's rails (backends/fabric.h), memory of the peer that is
 // mapped here (backends/mapped.h), and this process itself (backends/memory.h, gpu.h, file.h).
-// Which of them a request has depends on where its two ends lie (engine_ways.cpp). If a way reaches
-// only host memory, GPU memory goes through host memory (backends/through_host.h). An overdue slice
-// is sent again on another way; its request is final only once the first way is fenced.
+// Which of them a request has depends on where its two ends lie (transports.h, engine_ways.cpp). If
+// a way reaches only host memory, GPU memory goes through host memory (backends/through_host.h). An
+// overdue slice is sent again on another way; its request is final only once the first way is
+// fenced.
 //
 // It owns no thread: `step` does all work, every member is called from one thread at a time, none
 // blocks. Times are nanoseconds of CLOCK_MONOTONIC. Numbers of things are never used twice.
@@ -45,6 +46,7 @@
 #include "transfer/policy/reach.h"
 #include "transfer/scheduler.h"
 #include "transfer/shares.h"
+#include "transfer/transports.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
@@ -58,6 +60,9 @@ struct EngineOptions {
   /// Reports processes of this host that have ended; null: the engine is not told.
   std::shared_ptr<fabric::Processes> processes;
   Places places;
+  /// Over which PCIe links a copy of so many bytes between host memory and a GPU of this process
+  /// would go. Null, or an empty answer: unknown. Does not block.
+  std::function<std::vector<CopyPath>(int gpu, bool is_to_gpu, uint64_t size_bytes)> copy_paths;
   /// Other engines of this host that use the same rails; null: unknown.
   std::shared_ptr<HostShares> shares;
 };
@@ -168,6 +173,7 @@ class Engine {
     Backend* backend = nullptr;
     uint64_t peer = 0;
     std::string text;
+    HopKind carrier = HopKind::kRail;
     std::string provider = {};             // of a rail
     size_t open = 0;                       // postings that have not ended
     std::map<uint32_t, Reach> reach = {};  // by the number of the ways; none: nothing has failed
@@ -176,12 +182,14 @@ class Engine {
     /// Bytes of a posting that has ended may still land. Another link says nothing about them: only
     /// a fence does.
     bool may_land = false;
-    bool reaches_gpus = false;
-    uint32_t rail_way = 0;  // for a rail's path: the backend's number of it
-    /// It carries GPU memory of this side over a rail that reaches only host memory. It has its own
-    /// window and health, apart from the rail's path for host memory: a stalled GPU holds up no
-    /// rail.
+    uint32_t backend_way = 0;  // the backend's number of it: its own, or that of the path below
+    /// It carries GPU memory of this side over another path, which reaches only host memory: a
+    /// rail's, or that of files. It has its own window and health: a stalled GPU holds up no rail.
     bool is_through_host = false;
+    bool is(const Transport& transport) const {
+      return carrier == transport.carrier && provider == transport.provider &&
+             is_through_host == transport.is_through_host;
+    }
   };
   struct Posted {
     uint64_t request = 0;
@@ -200,16 +208,16 @@ class Engine {
     bool is_here = false;  // on this host
     fabric::Origin origin{};
     std::vector<RailDescription> rails;
+    topology::NumaDistances distances;
     std::vector<uint32_t> rail_numbers;      // of the scheduler, by rail
     std::vector<uint32_t> own_rails;         // of the scheduler: no NIC
     using Pair = std::pair<size_t, size_t>;  // rails: ours, theirs
     std::map<Pair, uint32_t> path_of_pair;
     std::set<Pair> other_version;               // pairs without a common version: they have no path
-    std::map<uint32_t, uint32_t> through_host;  // paths, by the rail's path
+    std::map<uint32_t, uint32_t> through_host;  // paths, by the path below
     std::map<Ends, uint32_t> ways;              // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // the latest; most requests are alike
-    uint32_t memory = 0, files = 0, copies = 0;          // paths within this process
-    std::optional<uint32_t> mapped;  // the path to its memory that is mapped here
+    std::map<HopKind, uint32_t> own;  // paths without a rail: what is mapped, or this process
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;       // that have not ended
@@ -238,8 +246,7 @@ class Engine {
     size_t index = 0;
     Operation operation = Operation::kRead;
     uint64_t buffer = 0;
-    uint64_t far = 0;        // the buffer at the far end if that is this process; otherwise 0
-    bool is_on_gpu = false;  // the buffer
+    uint64_t far = 0;  // the buffer at the far end if that is this process; otherwise 0
     MutableBytes local;
     uint64_t address = 0;
     uint64_t file = 0;
@@ -250,8 +257,7 @@ class Engine {
   Result<uint64_t> add_buffer(Buffer buffer);
   uint64_t add_stage(MutableBytes memory);
   uint64_t add_self();
-  uint32_t add_own_path(uint64_t peer, Backend& backend, const char* text, double gbps,
-                        double latency_us);
+  uint32_t add_own_path(uint64_t peer, HopKind carrier, Backend& backend, const char* text);
   void add_mapped(uint64_t peer, MappedMemory mapped);
   Result<uint64_t> add_peer(const Description& owner);
   void leave_scheduler(uint64_t number, const Peer& peer);
@@ -263,21 +269,26 @@ class Engine {
   }
   Cause ways_between(uint64_t peer, const Ends& ends, uint32_t& ways);
   Cause find_ways(uint64_t peer, const Ends& ends, std::vector<Way>& ways);
-  std::vector<Transport> transports_between(const Peer& peer, const Ends& ends) const;
-  static std::vector<Hop> hops_of(const std::string& provider, const Ends& ends, double gbps);
+  Cause add_rail_ways(uint64_t peer, const Ends& ends, const Transport& transport,
+                      std::vector<Way>& ways);
+  Links links_to(const Peer& peer) const;
   double gbps_of(const Peer& peer, const std::string& provider) const;
   bool may_pair(const Peer& peer, size_t ours, size_t theirs) const;
   std::optional<uint32_t> path_between(uint64_t peer, size_t ours, size_t theirs);
-  uint32_t path_through_host(uint64_t peer, uint32_t rail_path);
+  uint32_t path_through_host(uint64_t peer, uint32_t below);
   size_t rails_alike_before(size_t rail) const;
   std::string rail_name(size_t rail) const;
   std::vector<WayExplanation> explain(uint64_t peer, const Ends& ends, uint64_t size_bytes,
                                       Urgency urgency);
-  void explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation& way) const;
+  std::vector<CopyPath> copies_between(const Ends& ends, uint64_t size_bytes) const;
+  void explain_hops(const Ends& ends, std::vector<Hop> hops, uint64_t size_bytes,
+                    WayExplanation& way) const;
 
   Cause check_request(const Request& request, const Segment*& segment, const Buffer*& buffer) const;
-  void post(const Path& path, uint32_t number, const Running& running, const Piece& piece);
   void start(uint64_t batch, size_t index, const Request& request);
+  /// The least slice of copies by GPUs: several links share one copy (braid_copy), and each copy
+  /// has a start and an end.
+  static constexpr uint64_t kCopyBytesMin = 32 << 20;
   static bool is_doubtful(const Segment& segment, const Request& request);
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
   void batch_ended(uint64_t id, Batch& batch);

@@ -62,7 +62,7 @@ void Engine::way_of_other_version(uint32_t way) {
 /// Leaves a path out where it does not reach the memory, while there is another one.
 void Engine::slice_failed(uint32_t id, uint32_t ways) {
   Path& path = paths_.at(id);
-  const auto pause_ns = path.reach[ways].failed(fabric_.generation(path.rail_way));
+  const auto pause_ns = path.reach[ways].failed(fabric_.generation(path.backend_way));
   if (!pause_ns) return;
   scheduler_.set_closed(ways, id, true);
   std::erase_if(closed_, [&](const Closed& closed) { return closed.is(ways, id); });
@@ -98,7 +98,7 @@ void Engine::way_fenced(uint32_t way) {
 }
 
 bool Engine::is_up(const Path& path) const {
-  return path.backend != &fabric_ || fabric_.is_up(path.rail_way);
+  return path.backend != &fabric_ || fabric_.is_up(path.backend_way);
 }
 
 /// A path is fenced only once no bytes in the engine's memory are still on their way to a GPU.
@@ -125,7 +125,7 @@ void Engine::look_after_fences() {
     ++statistics_.fences;
     path.is_fencing = true;
     if (through_) through_->stop(id);
-    path.backend->fence(path.is_through_host ? path.rail_way : id);
+    path.backend->fence(path.backend_way);
     return true;
   });
 }

@@ -54,10 +54,10 @@ void Engine::give_up(uint64_t posting) {
   const Running* running = running_.find(posted->second.request);
   const auto path = paths_.find(posted->second.path);
   if (running == nullptr || running->file == 0 || path == paths_.end()) return;
-  if (running->is_on_gpu && !path->second.reaches_gpus)
+  if (path->second.is_through_host)
     through_->give_up(posting);
   else
-    path->second.backend->give_up(path->first, posting);
+    path->second.backend->give_up(path->second.backend_way, posting);
 }
 
 Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {

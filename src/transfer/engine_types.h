@@ -49,12 +49,20 @@ struct HopExplanation {
   std::string text;  ///< "GPU 0 to host memory"
   double us = 0;
 };
+/// One of the paths over which a way spreads each copy: a GPU's own PCIe link, or a relay's and
+/// NVLink.
+struct LegExplanation {
+  std::vector<HopExplanation> hops;  ///< with the time that its part of the request would take
+  double gbps = 0;                   ///< of its slowest hop
+  double part = 0;                   ///< of the bytes
+};
 /// One way to a segment, as the engine sees it now.
 struct WayExplanation {
   std::string text;  ///< "tcp;ofi_rxm 10.0.0.8 to 10.0.0.7"
   WayExplained way;
   std::vector<HopExplanation> hops;  ///< from the source to the target
   double finish_us = 0;  ///< when the request would end on this way alone, from an idle start
+  std::vector<LegExplanation> legs = {};  ///< none: it is not spread, or nobody knows
 };
 
 /// Memory of this process that a rail could not register: its requests take other rails.

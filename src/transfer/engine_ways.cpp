@@ -2,7 +2,6 @@
 // and the time that they would take.
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "transfer/engine.h"
@@ -12,28 +11,34 @@
 namespace braid::transfer {
 namespace {
 
-// Assumed rates and latencies, until they are measured.
-constexpr double kCopyGbps = 25;  // of a GPU's PCIe link
-constexpr double kCopyLatencyUs = 10;
-constexpr double kWireLatencyUs = 20;
-constexpr double kSharedLatencyUs = 5;
-constexpr double kBetweenGpusGbps = 100;
-constexpr double kIntoHostGbps = 2;  // of `local`, through a queue that two processes share
-// The size by which transports are ranked. Once they are used, their rates are measured.
-constexpr uint64_t kTypicalBytes = 64 << 20;
-constexpr uint64_t kChunkBytes = 512 << 10;
-
-// Places of the graph. Host memory at an end is that end.
-constexpr uint32_t kSource = 0, kSourceHost = 1, kTargetHost = 2, kTarget = 3;
-constexpr uint32_t kCopy = ~uint32_t{0};  // the transport of copies
-
 /// A loopback address cannot be reached from another host.
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
-Hop copy_between(uint32_t from, uint32_t to) {
-  return {from, to, kCopyGbps, kCopyLatencyUs, kCopy};
+HopExplanation explain_hop(const Hop& hop, std::string text, double size_bytes) {
+  return {std::move(text), hop.latency_us + size_bytes / (hop.gbps * 1e3)};
+}
+
+/// `copies`: of which the chain is one.
+LegExplanation explain_leg(const Ends& ends, const std::vector<Hop>& chain,
+                           const std::vector<CopyPath>& copies, uint64_t size_bytes) {
+  LegExplanation leg;
+  double all_bytes = 0, bytes = 0;
+  for (const CopyPath& path : copies) {
+    const bool is_this = (path.nvlink_gbps > 0 ? path.gpu : -1) == relay_of(chain);
+    all_bytes += static_cast<double>(path.size_bytes);
+    if (is_this) bytes = static_cast<double>(path.size_bytes);
+  }
+  leg.part = bytes / all_bytes;
+  leg.gbps = chain.front().gbps;
+  for (const Hop& hop : chain) {
+    leg.gbps = std::min(leg.gbps, hop.gbps);
+    leg.hops.push_back(explain_hop(hop,
+                                   stop_name(hop.from, ends) + " to " + stop_name(hop.to, ends),
+                                   leg.part * static_cast<double>(size_bytes)));
+  }
+  return leg;
 }
 
 }  // namespace
@@ -60,8 +65,9 @@ Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t 
     end.place = segment.places[place].place;
     end.rails = segment.places[place].rails;
   }
-  const Peer& peer = *peers_.find(segment.peer);
-  end.is_mapped = peer.mapped && mapped_.has(*peer.mapped, address);
+  const auto& own = peers_.find(segment.peer)->own;
+  const auto mapped = own.find(HopKind::kMapped);
+  end.is_mapped = mapped != own.end() && mapped_.has(mapped->second, address);
   return end;
 }
 
@@ -81,48 +87,57 @@ Cause Engine::ways_between(uint64_t number, const Ends& ends, uint32_t& ways) {
   return Cause::kNone;
 }
 
-/// Mapped memory first, and behind it one pair for each of our rails that can take part: the
-/// soonest transports have the lowest rank, the nearest NICs the lowest tier.
+/// A way for each transport that needs no rail, and for each other one a way for each of our rails
+/// that can take part. The soonest transports have the lowest rank, the nearest NICs the lowest
+/// tier.
 Cause Engine::find_ways(uint64_t number, const Ends& ends, std::vector<Way>& ways) {
   const Peer& peer = *peers_.find(number);
-  const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
-  if (peer.is_self) {
-    ways = {{ends.there.is_file ? peer.files : is_on_gpu ? peer.copies : peer.memory, 0}};
-    return Cause::kNone;
-  }
   Cause wrong = Cause::kNoWay;
-  if (ends.there.is_mapped && !ends.here.place.is_gpu) ways.push_back({*peer.mapped, 0, 0});
-  const size_t better = ways.size();
-  for (const Transport& transport : transports_between(peer, ends)) {
-    const bool is_direct = !ends.here.place.is_gpu || reaches_gpus(transport.provider);
-    std::vector<size_t> ours, theirs;
-    std::vector<Place> our_places, their_places;
-    for (size_t i = 0; i < rails_.size(); ++i) {
-      const bool is_reached = !is_direct || (ends.here.rails >> i & 1) != 0;
-      if (rails_[i].provider != transport.provider || !is_reached) continue;
-      ours.push_back(i);
-      our_places.push_back(rails_[i].place);
+  for (const Transport& transport : transports_between(ends, links_to(peer))) {
+    if (transport.carrier == HopKind::kRail) {
+      const Cause why = add_rail_ways(number, ends, transport, ways);
+      if (why != Cause::kNone) wrong = why;
+      continue;
     }
-    for (size_t j = 0; j < peer.rails.size(); ++j) {
-      if (ours.empty() || (ends.there.rails >> j & 1) == 0 || !may_pair(peer, ours.front(), j))
-        continue;
-      theirs.push_back(j);
-      their_places.push_back(peer.rails[j].place);
-    }
-    if (theirs.empty()) continue;
-    const std::vector<uint8_t> near = tiers(ends.here.place, our_places);
-    const std::vector<uint8_t> far = tiers(ends.there.place, their_places);
-    for (const NicPair& pair : pairs_between(near, far, pair_up(our_places, their_places)))
-      if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
-        ways.push_back({is_direct ? *path : path_through_host(number, *path), pair.tier,
-                        static_cast<uint8_t>(transport.rank + better)});
-      else if (peer.other_version.contains({ours[pair.ours], theirs[pair.theirs]}))
-        wrong = Cause::kOtherVersion;
+    const uint32_t path = peer.own.at(transport.carrier);
+    ways.push_back(
+        {transport.is_through_host ? path_through_host(number, path) : path, 0, transport.rank});
   }
   return ways.empty() ? wrong : Cause::kNone;
 }
 
-// ---- Transports ----
+/// kNone, or why a pair has no way.
+Cause Engine::add_rail_ways(uint64_t number, const Ends& ends, const Transport& transport,
+                            std::vector<Way>& ways) {
+  const Peer& peer = *peers_.find(number);
+  std::vector<size_t> ours, theirs;
+  std::vector<Place> our_places, their_places;
+  for (size_t i = 0; i < rails_.size(); ++i) {
+    const bool is_reached = transport.is_through_host || (ends.here.rails >> i & 1) != 0;
+    if (rails_[i].provider != transport.provider || !is_reached) continue;
+    ours.push_back(i);
+    our_places.push_back(rails_[i].place);
+  }
+  for (size_t j = 0; j < peer.rails.size(); ++j) {
+    if (ours.empty() || (ends.there.rails >> j & 1) == 0 || !may_pair(peer, ours.front(), j))
+      continue;
+    theirs.push_back(j);
+    their_places.push_back(peer.rails[j].place);
+  }
+  if (theirs.empty()) return Cause::kNone;
+  const std::vector<uint8_t> near = tiers(ends.here.place, our_places, options_.places.distances());
+  const std::vector<uint8_t> far = tiers(ends.there.place, their_places, peer.distances);
+  Cause wrong = Cause::kNone;
+  for (const NicPair& pair : pairs_between(near, far, pair_up(our_places, their_places)))
+    if (const auto path = path_between(number, ours[pair.ours], theirs[pair.theirs]))
+      ways.push_back({transport.is_through_host ? path_through_host(number, *path) : *path,
+                      pair.tier, transport.rank});
+    else if (peer.other_version.contains({ours[pair.ours], theirs[pair.theirs]}))
+      wrong = Cause::kOtherVersion;
+  return wrong;
+}
+
+// ---- Rails and paths ----
 
 bool Engine::may_pair(const Peer& peer, size_t ours, size_t theirs) const {
   const RailDescription& here = rails_[ours];
@@ -150,67 +165,12 @@ double Engine::gbps_of(const Peer& peer, const std::string& provider) const {
   return std::min(ours, theirs);
 }
 
-/// The provider's own hop and its copies. If rails reach only host memory, this side can copy to
-/// and from its own GPU, and the owner copies by itself on rails that stage.
-std::vector<Hop> Engine::hops_of(const std::string& provider, const Ends& ends, double gbps) {
-  const bool is_from_gpu = ends.source().place.is_gpu, is_to_gpu = ends.target().place.is_gpu;
-  if (provider == kLocal) {
-    const double local_gbps = !is_to_gpu    ? kIntoHostGbps
-                              : is_from_gpu ? kBetweenGpusGbps
-                                            : kCopyGbps;
-    return {{kSource, kTarget, local_gbps, kCopyLatencyUs, 0}};
-  }
-  const bool is_their_gpu = ends.there.place.is_gpu;
-  if (is_their_gpu && !is_staged(provider)) return {};
-  const double latency_us = stays_in_host(provider) ? kSharedLatencyUs : kWireLatencyUs;
-  return {{is_from_gpu ? kSourceHost : kSource, is_to_gpu ? kTargetHost : kTarget, gbps, latency_us,
-           0}};
-}
-
-std::vector<Transport> Engine::transports_between(const Peer& peer, const Ends& ends) const {
-  std::set<std::string> providers;
-  bool may_reach_gpus = false, may_reach_hosts = false;
-  for (const RailDescription& rail : rails_) {
-    if (gbps_of(peer, rail.provider) == 0) continue;
-    providers.insert(rail.provider);
-    (reaches_gpus(rail.provider) ? may_reach_gpus : may_reach_hosts) = true;
-  }
-  const bool is_on_gpu = ends.here.place.is_gpu || ends.there.place.is_gpu;
-  // Memory that was registered later may be GPU memory.
-  const bool wants_gpu_rails = is_on_gpu || (!ends.there.is_known && may_reach_gpus);
-  std::vector<std::string> names;
-  std::vector<Hop> hops;
-  if (ends.source().place.is_gpu) hops.push_back(copy_between(kSource, kSourceHost));
-  if (ends.target().place.is_gpu) hops.push_back(copy_between(kTargetHost, kTarget));
-  for (const std::string& provider : providers) {
-    const bool is_for_gpus = reaches_gpus(provider);
-    const bool is_left_out = is_for_gpus
-                                 ? !wants_gpu_rails && may_reach_hosts
-                                 : (wants_gpu_rails && providers.contains(provider + kStaged)) ||
-                                       (wants_gpu_rails && !is_on_gpu);
-    if (is_left_out) continue;
-    for (Hop hop : hops_of(provider, ends, gbps_of(peer, provider))) {
-      hop.transport = static_cast<uint32_t>(names.size());
-      hops.push_back(hop);
-    }
-    names.push_back(provider);
-  }
-  std::vector<Transport> found;
-  for (const Route& route : find_routes(hops, kSource, kTarget, kTypicalBytes, kChunkBytes)) {
-    Transport transport;
-    for (const size_t hop : route.hops) {
-      transport.hops.push_back(hops[hop]);
-      if (hops[hop].transport != kCopy) transport.provider = names[hops[hop].transport];
-    }
-    if (!found.empty()) {
-      const Transport& before = found.back();
-      const bool is_alike = before.hops.size() == transport.hops.size() &&
-                            stays_in_host(before.provider) == stays_in_host(transport.provider);
-      transport.rank = static_cast<uint8_t>(before.rank + (is_alike ? 0 : 1));
-    }
-    found.push_back(std::move(transport));
-  }
-  return found;
+Links Engine::links_to(const Peer& peer) const {
+  Links links{peer.is_self};
+  for (const RailDescription& rail : rails_)
+    if (const double gbps = peer.is_self ? 0 : gbps_of(peer, rail.provider); gbps > 0)
+      links.gbps[rail.provider] = gbps;
+  return links;
 }
 
 std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_t theirs) {
@@ -220,7 +180,8 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   if (peer.other_version.contains({ours, theirs})) return std::nullopt;
   const RailDescription& there = peer.rails[theirs];
   const double gbps = std::clamp(std::min(rails_[ours].gbps, there.gbps), 0.001, 1000.0);
-  PathSpec spec{number, rail_numbers_[ours], peer.rail_numbers[theirs], gbps, kWireLatencyUs};
+  PathSpec spec{number, rail_numbers_[ours], peer.rail_numbers[theirs], gbps,
+                assumed_cost(HopKind::kRail).latency_us};
   const uint32_t path = scheduler_.add_path(spec);
   if (const Status added = fabric_.add_way(path, peer.who, ours, there.address); !added.ok()) {
     scheduler_.retire_path(path);
@@ -232,8 +193,7 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   added.peer = number;
   added.text = rail_name(ours) + " to " + there.host_address;
   added.provider = rails_[ours].provider;
-  added.reaches_gpus = reaches_gpus(added.provider);
-  added.rail_way = path;
+  added.backend_way = path;
   paths_[path] = std::move(added);
   peer.paths.push_back(path);
   peer.path_of_pair[{ours, theirs}] = path;
@@ -242,26 +202,27 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   return path;
 }
 
-uint32_t Engine::path_through_host(uint64_t number, uint32_t rail_path) {
+uint32_t Engine::path_through_host(uint64_t number, uint32_t below) {
   Peer& peer = *peers_.find(number);
-  const auto known = peer.through_host.find(rail_path);
+  const auto known = peer.through_host.find(below);
   if (known != peer.through_host.end()) return known->second;
-  Path added = paths_.at(rail_path);
+  const Path& under = paths_.at(below);
+  Path added{under.backend, number, under.text + " through host memory", under.carrier,
+             under.provider};
+  added.backend_way = below;
   added.is_through_host = true;
-  added.open = 0;
-  added.fence_ns = 0;
-  added.is_fencing = false;
-  added.text += " through host memory";
-  const PathView view = scheduler_.view(rail_path, now_ns_);
+  const PathView view = scheduler_.view(below, now_ns_);
   const uint32_t rail = scheduler_.add_rail({view.rate_gbps});
   peer.own_rails.push_back(rail);
-  PathSpec spec{number, rail, kNoRail, view.rate_gbps, kWireLatencyUs + kCopyLatencyUs};
-  spec.is_measured_by_probes = false;  // a probe is not copied to a GPU
+  PathSpec spec{number, rail, kNoRail, view.rate_gbps,
+                view.base_latency_us + assumed_cost(HopKind::kCopy).latency_us};
+  spec.is_certain = under.backend != &fabric_;  // as the path below
+  spec.is_measured_by_probes = false;           // a probe is not copied to a GPU
   const uint32_t path = scheduler_.add_path(spec);
   const bool is_usable = is_up(added);
   paths_[path] = std::move(added);
   peer.paths.push_back(path);
-  peer.through_host[rail_path] = path;
+  peer.through_host[below] = path;
   if (!is_usable) scheduler_.path_failed(path, now_ns_);
   return path;
 }
@@ -274,8 +235,10 @@ std::vector<WayExplanation> Engine::explain(uint64_t segment, uint64_t size_byte
   if (found == nullptr) return {};
   Ends ends;
   ends.there.is_file = found->file != 0;
-  const Peer& peer = *peers_.find(found->peer);
-  ends.there.is_mapped = !ends.there.is_file && peer.mapped && mapped_.has_some(*peer.mapped);
+  const auto& own = peers_.find(found->peer)->own;
+  const auto mapped = own.find(HopKind::kMapped);
+  ends.there.is_mapped =
+      !ends.there.is_file && mapped != own.end() && mapped_.has_some(mapped->second);
   return explain(found->peer, ends, size_bytes, urgency);
 }
 
@@ -297,38 +260,48 @@ std::vector<WayExplanation> Engine::explain(uint64_t peer, const Ends& ends, uin
   std::vector<WayExplanation> all;
   uint32_t ways = 0;
   if (ways_between(peer, ends, ways) != Cause::kNone) return all;
+  Links links = links_to(*peers_.find(peer));
+  if (links.is_self) links.copies = copies_between(ends, size_bytes);
+  const std::vector<Transport> transports = transports_between(ends, links);
   for (const WayExplained& way : scheduler_.explain(ways, size_bytes, urgency, now_ns_)) {
-    all.push_back({paths_.at(way.way.path).text, way, {}, 0});
-    explain_hops(ends, size_bytes, all.back());
+    const Path& path = paths_.at(way.way.path);
+    all.push_back({path.text, way, {}, 0});
+    const auto transport = std::find_if(transports.begin(), transports.end(),
+                                        [&](const Transport& each) { return path.is(each); });
+    if (transport == transports.end()) continue;
+    explain_hops(ends, transport->hops, size_bytes, all.back());
+    if (transport->beside.empty()) continue;
+    all.back().legs = {explain_leg(ends, transport->hops, links.copies, size_bytes)};
+    for (const std::vector<Hop>& chain : transport->beside)
+      all.back().legs.push_back(explain_leg(ends, chain, links.copies, size_bytes));
   }
   return all;
 }
 
-void Engine::explain_hops(const Ends& ends, uint64_t size_bytes, WayExplanation& way) const {
+/// Of the copies that the request would be cut into. Those of chunks are too small to be spread.
+std::vector<CopyPath> Engine::copies_between(const Ends& ends, uint64_t size_bytes) const {
+  const bool is_to_gpu = ends.target().place.is_gpu;
+  const Place& place = (is_to_gpu ? ends.target() : ends.source()).place;
+  if (!options_.copy_paths || !place.is_gpu || place.gpu < 0) return {};
+  const uint64_t copy_bytes = ends.there.is_file ? kChunkBytes : kCopyBytesMin;
+  return options_.copy_paths(place.gpu, is_to_gpu, std::min(size_bytes, copy_bytes));
+}
+
+/// Of the main hop the rate is measured, of the others it is assumed.
+void Engine::explain_hops(const Ends& ends, std::vector<Hop> hops, uint64_t size_bytes,
+                          WayExplanation& way) const {
   const Path& path = paths_.at(way.way.way.path);
   const PathView view = scheduler_.view(way.way.way.path, now_ns_);
-  const auto name = [](const Endpoint& end) {
-    if (end.is_file) return std::string("a file");
-    return end.place.is_gpu ? "GPU " + std::to_string(end.place.gpu) : "host memory";
-  };
-  const bool is_rail = path.backend == &fabric_;
-  const bool is_copied = path.backend != &fabric_ && path.reaches_gpus;
-  const bool has_stages = path.provider != kLocal && !is_copied;
-  std::vector<Hop> hops;
-  const auto add = [&](std::string text, double gbps, double latency_us) {
-    hops.push_back({0, 0, gbps, latency_us, 0});
-    const double us = latency_us + static_cast<double>(size_bytes) / (gbps * 1e3);
-    way.hops.push_back({std::move(text), us});
-  };
-  if (ends.source().place.is_gpu && has_stages)
-    add(name(ends.source()) + " to host memory", kCopyGbps, kCopyLatencyUs);
-  const auto stop = [&](const Endpoint& end) {
-    return end.place.is_gpu && has_stages ? std::string("host memory") : name(end);
-  };
-  add(is_rail ? path.text : stop(ends.source()) + " to " + stop(ends.target()) + ", " + path.text,
-      view.rate_gbps, view.base_latency_us);
-  if (ends.target().place.is_gpu && has_stages)
-    add("host memory to " + name(ends.target()), kCopyGbps, kCopyLatencyUs);
+  for (Hop& hop : hops) {
+    std::string text = stop_name(hop.from, ends) + " to " + stop_name(hop.to, ends);
+    if (hop.kind == path.carrier) {
+      hop.gbps = view.rate_gbps;
+      hop.latency_us = view.base_latency_us;
+      const std::string& by = paths_.at(path.backend_way).text;
+      text = hop.kind == HopKind::kRail ? by : text + ", " + by;
+    }
+    way.hops.push_back(explain_hop(hop, std::move(text), static_cast<double>(size_bytes)));
+  }
   std::vector<size_t> route(hops.size());
   std::iota(route.begin(), route.end(), size_t{0});
   way.finish_us = finish_us(hops, route, size_bytes, kChunkBytes);

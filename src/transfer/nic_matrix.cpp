@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "fabric/gpu/process_driver.h"
 #include "transfer/places.h"
@@ -19,15 +20,20 @@ int gpu_count() {
 }  // namespace
 
 std::string write_matrix(const std::vector<NamedPlace>& memories,
-                         const std::vector<NamedPlace>& devices) {
+                         const std::vector<NamedPlace>& devices,
+                         const topology::NumaDistances& distances) {
   std::vector<Place> places;
   for (const NamedPlace& device : devices) places.push_back(device.second);
   nlohmann::ordered_json matrix = nlohmann::ordered_json::object();
   for (const auto& [name, place] : memories) {
-    const std::vector<uint8_t> far = tiers(place, places);
+    const std::vector<uint8_t> far = tiers(place, places, distances);
+    std::vector<size_t> order(devices.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::max(far[a], kOtherNode) < std::max(far[b], kOtherNode);
+    });
     auto near = nlohmann::ordered_json::array(), others = nlohmann::ordered_json::array();
-    for (size_t i = 0; i < devices.size(); ++i)
-      (far[i] == kNearest ? near : others).push_back(devices[i].first);
+    for (const size_t i : order) (far[i] == kNearest ? near : others).push_back(devices[i].first);
     matrix[name] = {near, others};
   }
   return matrix.dump();
@@ -48,7 +54,7 @@ std::string host_matrix(const topology::Machine& machine, const std::vector<std:
     if (!nic.rdma_device.empty() && is_wanted)
       found.emplace_back(nic.rdma_device, places.of_nic(nic));
   }
-  return write_matrix(memories, found);
+  return write_matrix(memories, found, places.distances());
 }
 
 }  // namespace braid::transfer

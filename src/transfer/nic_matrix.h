@@ -1,6 +1,7 @@
 // Which RDMA devices are near which memory of this host, in the form of Mooncake's topology:
 //   {"cpu:0": [["mlx5_0"], ["mlx5_1"]], "cuda:0": [[...], [...]]}
-// Each memory has its nearest devices first and all others behind. Pure, except for `host_matrix`.
+// Each memory has its nearest devices first and all others behind, those of nearer NUMA nodes
+// first. Pure, except for `host_matrix`.
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@ namespace braid::transfer {
 using NamedPlace = std::pair<std::string, Place>;
 
 std::string write_matrix(const std::vector<NamedPlace>& memories,
-                         const std::vector<NamedPlace>& devices);
+                         const std::vector<NamedPlace>& devices,
+                         const topology::NumaDistances& distances = {});
 
 /// Of this host: its NUMA nodes, and its GPUs if the process has loaded the driver. `devices`: the
 /// only ones that count; empty: all.

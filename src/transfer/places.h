@@ -14,7 +14,10 @@ class Places {
  public:
   /// Knows nothing: all places are equal.
   Places() = default;
-  explicit Places(const topology::Machine& machine) : machine_(machine), knows_(true) {}
+  explicit Places(const topology::Machine& machine)
+      : machine_(machine), knows_(true), distances_(machine.numa_distances()) {}
+
+  const topology::NumaDistances& distances() const { return distances_; }
 
   /// The place of the page at the address, if the page has been touched.
   Place of_host(const void* address) const;
@@ -27,6 +30,7 @@ class Places {
 
   topology::Machine machine_;
   bool knows_ = false;
+  topology::NumaDistances distances_;
   std::map<std::string, int> switches_;
 };
 

@@ -17,8 +17,9 @@
 
 namespace braid::transfer {
 
-/// 2: descriptions say where memory and rails lie. 3: owners say why their storage refused. 4:
-/// reads and writes of files can be given up.
+/// 2: descriptions say where memory and rails lie. 3: owners say why their storage refused.
+/// 4: descriptions say how far the NUMA nodes of the host lie from each other; reads and writes of
+/// files can be given up.
 inline constexpr uint16_t kVersionNewest = 4;
 inline constexpr uint16_t kVersionOldest = 1;
 #ifdef BRAID_PREVIOUS_VERSION  // a library of the version before, for tests of upgrades

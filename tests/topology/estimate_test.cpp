@@ -48,6 +48,16 @@ Server checked(const MachineFacts& facts) {
   return server;
 }
 
+TEST(Estimate, DistancesOfNumaNodesAreThoseOfSysfs) {
+  MachineFacts facts = facts_of(2);
+  facts.numa_nodes = 2;
+  EXPECT_TRUE(checked(facts).numa_distances.value.nodes.empty()) << "nobody knows them";
+  facts.numa_distances = {{0, 1}, {{10, 21}, {21, 10}}};
+  const Server server = checked(facts);
+  EXPECT_EQ(server.numa_distances.value.between(0, 1), 21);
+  EXPECT_EQ(server.numa_distances.source, "sysfs");
+}
+
 TEST(Estimate, CapacitiesComeFromGenerationsAndSaySo) {
   const Server server = checked(facts_of(4));
   const Link pcie = links_of(server, LinkKind::kPcie).front();

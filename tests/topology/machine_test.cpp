@@ -47,6 +47,20 @@ TEST_F(MachineTest, NodesHaveCpusAndMemory) {
   EXPECT_EQ(Machine(root_).numa_nodes(), (std::vector<int>{0, 1}));
 }
 
+TEST_F(MachineTest, NodesHaveDistances) {
+  write("sys/devices/system/node/online", "0,2-3");
+  write("sys/devices/system/node/node0/distance", "10 12 32");
+  write("sys/devices/system/node/node2/distance", "12 10 32");
+  EXPECT_TRUE(Machine(root_).numa_distances().nodes.empty()) << "node 3 tells none";
+  write("sys/devices/system/node/node3/distance", "32 32 10");
+  const NumaDistances distances = Machine(root_).numa_distances();
+  EXPECT_EQ(distances.between(0, 2), 12);
+  EXPECT_EQ(distances.between(3, 0), 32);
+  EXPECT_EQ(distances.between(0, 1), std::nullopt) << "it is not online";
+  write("sys/devices/system/node/node3/distance", "10 32 10");
+  EXPECT_TRUE(Machine(root_).numa_distances().nodes.empty()) << "no node is as near as itself";
+}
+
 TEST_F(MachineTest, ANodeHasCpus) {
   write("sys/devices/system/node/node1/cpulist", "2-3,6");
   EXPECT_EQ(Machine(root_).cpus_of_node(1), (std::vector<int>{2, 3, 6}));

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/topology/four_nodes.h"
 #include "tests/topology/shipped.h"
 
 namespace braid::topology {
@@ -117,6 +118,19 @@ TEST(Profile, OneGpuMayDifferFromTheModel) {
   EXPECT_EQ(server.value().gpus[2].sm_count.value, 132);
   EXPECT_EQ(server.value().gpus[3].name, "NVIDIA H200");
   EXPECT_EQ(Json::parse(write_profile(server.value())), json);
+}
+
+TEST(Profile, DistancesOfNumaNodesAreKept) {
+  const auto server = parse_profile(four_nodes().dump(), "four.json");
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  const NumaDistances& distances = server.value().numa_distances.value;
+  EXPECT_EQ(distances.between(0, 1), 12);
+  EXPECT_EQ(distances.between(1, 2), 32);
+  EXPECT_EQ(distances.between(3, 3), 10);
+  EXPECT_EQ(distances.between(0, 4), std::nullopt);
+  EXPECT_EQ(nlohmann::json::parse(write_profile(server.value())),
+            nlohmann::json::parse(four_nodes().dump()));
+  EXPECT_EQ(shipped("h20x8").numa_distances.value.between(0, 1), std::nullopt) << "it has none";
 }
 
 TEST(Profile, FaultsAreKept) {

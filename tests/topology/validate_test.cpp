@@ -49,6 +49,14 @@ TEST(Validate, SaysWhatIsWrong) {
        [](Server& s) { link_to(s, "gpu1").backward_gbps.value = -1; }},
       {"negative limit", [](Server& s) { link_to(s, "gpu1").both_gbps.value = -1; }},
       {"gpu2 does not stand at its own vertex", [](Server& s) { s.gpus[2].vertex = 0; }},
+      {"numa_distances: of 2 NUMA nodes, and the server has 1",
+       [](Server& s) {
+         s.numa_distances.value = {{0, 1}, {{10, 20}, {20, 10}}};
+       }},
+      {"numa_distances.value[0][0]: expected a number above 0, found 0",
+       [](Server& s) {
+         s.numa_distances.value = {{0}, {{0}}};
+       }},
       {"gpu2 is near NUMA node 1", [](Server& s) { s.gpus[2].numa_node = 1; }},
       {"no links lead from memory0 to gpu0",
        [](Server& s) {

@@ -151,6 +151,32 @@ TEST_F(TransferOwnGpu, ExplainNamesTheHops) {
   EXPECT_NE(direct.find("host memory to GPU 0"), std::string::npos) << direct;
 }
 
+/// The relays open beside the program.
+TEST_F(TransferOwnGpu, ExplainNamesTheRelaysThatShareACopy) {
+  if (gpus() < 3) GTEST_SKIP() << "waived: needs 3 GPUs, this server has " << gpus();
+  constexpr size_t kLarge = 64 << 20;
+  HostBuffer large(driver(), kLarge);
+  DeviceBuffer target(driver(), kLarge);
+  const auto a = transfer_->register_memory(large.data(), kLarge, {}).value();
+  const auto b = transfer_->register_memory(at(target.at()), kLarge, {true, true}).value();
+  const auto copy = request(Operation::kWrite, large.data(), target.at(), kLarge);
+  std::string text;
+  for (int i = 0; i < 100 && text.find(" % of each copy") == std::string::npos; ++i) {
+    ASSERT_EQ(run({copy}), std::vector{Cause::kDone});
+    text = transfer_->explain(copy, Transfer::Form::kText).value();
+    usleep(50'000);
+  }
+  EXPECT_NE(text.find("GB/s: host memory to GPU 0 ("), std::string::npos) << text;
+  EXPECT_NE(text.find("GB/s: host memory to GPU 1 ("), std::string::npos) << text;
+  EXPECT_NE(text.find("; GPU 1 to GPU 0 ("), std::string::npos) << text;
+  const auto small = request(Operation::kWrite, host().data(), on(0), 65536);
+  EXPECT_EQ(transfer_->explain(small, Transfer::Form::kText).value().find(" % of each copy"),
+            std::string::npos)
+      << "the driver makes a small copy alone";
+  EXPECT_TRUE(transfer_->unregister_memory(a, kLimit).ok());
+  EXPECT_TRUE(transfer_->unregister_memory(b, kLimit).ok());
+}
+
 /// What is under way ends, and then nothing more of it is copied.
 TEST_F(TransferOwnGpu, WhatIsCancelledIsFinal) {
   for (uint64_t turn = 0; turn < 10; ++turn) {

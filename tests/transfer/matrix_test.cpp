@@ -28,6 +28,18 @@ TEST_F(NicMatrix, ANodesOwnDevicesComeFirst) {
             R"({"cpu:0":[[],["mlx5_1"]],"cpu:1":[["mlx5_1"],[]]})");
 }
 
+TEST_F(NicMatrix, OfTheOthersThoseOfTheNearerNodesComeFirst) {
+  write("sys/devices/system/node/has_cpu", "0");
+  write("sys/devices/system/node/has_memory", "0");
+  write("sys/devices/system/node/online", "0-2");
+  write("sys/devices/system/node/node0/distance", "10 32 12");
+  write("sys/devices/system/node/node1/distance", "32 10 32");
+  write("sys/devices/system/node/node2/distance", "12 32 10");
+  rdma("mlx5_0", "0000:15:01.0", "1");
+  rdma("mlx5_1", "0000:15:02.0", "2");
+  EXPECT_EQ(host_matrix(topology::Machine(root_), {}), R"({"cpu:0":[[],["mlx5_1","mlx5_0"]]})");
+}
+
 TEST_F(NicMatrix, AGpuHasTheDeviceAtItsSwitch) {
   const std::vector<NamedPlace> devices = {{"mlx5_0", {false, 0, 7, -1}},
                                            {"mlx5_1", {false, 0, 8, -1}}};

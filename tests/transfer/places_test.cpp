@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "tests/topology/four_nodes.h"
 #include "transfer/policy/pairing.h"
 #include "transfer/policy/routes.h"
 #include "transfer/policy/share.h"
@@ -35,7 +36,63 @@ TEST(Tiers, WhatIsUnknownCountsAsNear) {
   EXPECT_EQ(tiers({false, 0, -1}, std::vector<Place>{{false, -1, -1}}), (std::vector<uint8_t>{0}));
 }
 
+// Of a server of four nodes, whose node 0 has no NIC.
+struct FourNodes {
+  topology::NumaDistances distances;
+  std::vector<Place> nics;
+
+  FourNodes() {
+    const auto server = topology::parse_profile(topology::four_nodes().dump(), "four.json");
+    EXPECT_TRUE(server.ok()) << server.status().message();
+    distances = server.value().numa_distances.value;
+    for (const topology::Nic& nic : server.value().nics)
+      nics.insert(nics.begin(), {false, nic.numa_node, -1});  // the farthest first
+  }
+};
+
+TEST(Tiers, FartherNodesComeInTheOrderOfTheirDistance) {
+  const FourNodes host;
+  EXPECT_EQ(tiers({false, 0, -1}, host.nics, host.distances), (std::vector<uint8_t>{3, 3, 2}));
+  EXPECT_EQ(tiers({false, 2, -1}, host.nics, host.distances), (std::vector<uint8_t>{2, 0, 3}));
+  EXPECT_EQ(tiers({true, 1, 3}, host.nics, host.distances), (std::vector<uint8_t>{3, 3, 0}));
+  EXPECT_EQ(tiers({false, 0, -1}, host.nics), (std::vector<uint8_t>{2, 2, 2}))
+      << "all other nodes are alike where distances are unknown";
+  EXPECT_EQ(tiers({false, 0, -1}, std::vector<Place>{{false, 7, -1}}, host.distances),
+            (std::vector<uint8_t>{4}))
+      << "a node without a distance is the farthest";
+}
+
+TEST(Tiers, BetweenTwoNodesADistanceChangesNothing) {
+  const topology::NumaDistances distances{{0, 1}, {{10, 21}, {21, 10}}};
+  for (const Place& memory : {Place{true, 0, 1}, Place{false, 1, -1}, Place{false, -1, -1}})
+    EXPECT_EQ(tiers(memory, eight_nics(), distances), tiers(memory, eight_nics()));
+}
+
+TEST(Tiers, EachFartherNodeIsOneStepMore) {
+  const auto steps = [](uint8_t nearest) {
+    std::vector<int> found;
+    for (uint8_t tier = 0; tier < 5; ++tier) found.push_back(steps_beyond(tier, nearest));
+    return found;
+  };
+  EXPECT_EQ(steps(kNearest), (std::vector<int>{0, 1, 1, 2, 3}));
+  EXPECT_EQ(steps(kSameNode), (std::vector<int>{0, 0, 1, 2, 3}));
+  EXPECT_EQ(steps(kOtherNode), (std::vector<int>{0, 0, 0, 1, 2}));
+}
+
 // ---- Pairs ----
+
+TEST(Pairing, LeadsToTheNearerNodeOfTheFarMemory) {
+  const FourNodes host;  // both hosts are alike
+  const std::vector<uint8_t> near = tiers({false, 1, -1}, host.nics, host.distances);
+  const std::vector<uint8_t> far = tiers({false, 0, -1}, host.nics, host.distances);
+  EXPECT_EQ(pairs_between(near, far, pair_up(host.nics, host.nics)),
+            (std::vector<NicPair>{{0, 0, 3}, {1, 1, 3}, {2, 2, 2}}))
+      << "the NICs of the far socket have each other";
+  const std::vector<uint8_t> all_near = tiers({false, -1, -1}, host.nics, host.distances);
+  EXPECT_EQ(pairs_between(all_near, far, pair_up(host.nics, host.nics)),
+            (std::vector<NicPair>{{0, 2, 2}, {1, 2, 2}, {2, 2, 2}}))
+      << "all write to the NIC of the node beside";
+}
 
 TEST(Pairing, ByNodeIsOneToOneWithinNodes) {
   std::vector<Place> theirs = eight_nics();
@@ -107,7 +164,7 @@ TEST(Share, DeadAndIdleProcessesTakeNothing) {
 
 // Host 0, GPU 1, their GPU 2, their host 3: as in 3.2.3 of the paper.
 const std::vector<Hop> kHops = {
-    {0, 1, 50, 4, 0}, {1, 2, 200, 2, 1}, {2, 3, 50, 4, 2}, {0, 3, 2, 50, 3}, {1, 0, 50, 4, 0}};
+    {0, 1, 50, 4}, {1, 2, 200, 2}, {2, 3, 50, 4}, {0, 3, 2, 50}, {1, 0, 50, 4}};
 
 TEST(Routes, ThreeHopsBeatASlowDirectOneForLargeTransfers) {
   const auto large = find_routes(kHops, 0, 3, 64 << 20, 1 << 20);
@@ -119,8 +176,7 @@ TEST(Routes, ThreeHopsBeatASlowDirectOneForLargeTransfers) {
 }
 
 TEST(Routes, NoneIsLongerThanThreeHops) {
-  const std::vector<Hop> line = {
-      {0, 1, 1, 1, 0}, {1, 2, 1, 1, 0}, {2, 3, 1, 1, 0}, {3, 4, 1, 1, 0}};
+  const std::vector<Hop> line = {{0, 1, 1, 1}, {1, 2, 1, 1}, {2, 3, 1, 1}, {3, 4, 1, 1}};
   EXPECT_EQ(find_routes(line, 0, 3, 1, 1).size(), 1u);
   EXPECT_TRUE(find_routes(line, 0, 4, 1, 1).empty());
 }

@@ -15,6 +15,7 @@ inline Answer some_answer() {
   answer.description.places = {{{false, 1, -1, -1}, 1}, {{true, 0, 3, 2}, 2}};
   answer.description.ranges = {{4096, 100, kMayRead, 0}, {8192, 5, kMayWrite, 1}};
   answer.description.exports = {{"kv", kMayRead}};
+  answer.description.distances = {{0, 1}, {{10, 21}, {21, 10}}};
   return answer;
 }
 

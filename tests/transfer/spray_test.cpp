@@ -49,6 +49,13 @@ TEST(Spray, AFartherTierMustBeBetterByAQuarter) {
       << "a long queue is no reason to go far and be late";
 }
 
+TEST(Spray, AFartherNodeMustBeBetterByAnotherQuarter) {
+  EXPECT_EQ(spray(slice(), std::vector{way(20, true, 2), way(17, true, 3)}), 0u);
+  EXPECT_EQ(spray(slice(), std::vector{way(40), way(28, true, 3), way(30, true, 2)}), 2u)
+      << "40, 28 x 1.25 x 1.25 and 30 x 1.25";
+  EXPECT_EQ(spray(slice(), std::vector{way(40), way(23, true, 3), way(30, true, 2)}), 1u);
+}
+
 TEST(Spray, WaysThatAreNotUsableDoNotCount) {
   std::vector ways = {way(10), way(40, true, 2)};
   ways[0].is_usable = false;

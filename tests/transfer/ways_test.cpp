@@ -39,8 +39,9 @@ class TransferWays : public testing::Test {
   }
   /// A peer with these rails, and a range of 4096 bytes at 4096 at each place.
   uint64_t open_peer(std::vector<RailDescription> theirs, std::vector<PlaceDescription> places,
-                     bool is_here = false) {
+                     bool is_here = false, topology::NumaDistances distances = {}) {
     Description peer;
+    peer.distances = std::move(distances);
     peer.incarnation = {2, 2};
     peer.origin = {{1, is_here ? 1u : 2u}, 1, 2, 2};
     for (RailDescription& each : theirs) {
@@ -93,6 +94,24 @@ TEST_F(TransferWays, LeadToTheNicsThatAreNearTheFarMemory) {
       << "no rail here reaches a GPU";
   EXPECT_EQ(ways(segment, 1 << 20), (Ways{"near-0 to far-1 tier 0", "near-1 to far-0 tier 0"}))
       << "what was registered since is not known";
+}
+
+TEST_F(TransferWays, LeadToTheNearestNodeOfTheOtherHostThatHasANic) {
+  open({rail("tcp", "near-0", {}), rail("tcp", "near-1", {})});
+  const std::vector<RailDescription> theirs = {rail("tcp", "far-1", kNode1),
+                                               rail("tcp", "far-2", {false, 2, -1, -1})};
+  const std::vector<PlaceDescription> at_node_0 = {{kNode0, ~uint64_t{0}}};
+  const topology::NumaDistances distances{{0, 1, 2}, {{10, 32, 12}, {32, 10, 32}, {12, 32, 10}}};
+  EXPECT_EQ(ways(open_peer(theirs, at_node_0, false, distances), 4096),
+            (Ways{"near-0 to far-2 tier 2", "near-1 to far-2 tier 2"}));
+}
+
+TEST_F(TransferWays, LeadToBothNodesOfTheOtherHostIfItTellsNoDistances) {
+  open({rail("tcp", "near-0", {}), rail("tcp", "near-1", {})});
+  const uint64_t segment =
+      open_peer({rail("tcp", "far-1", kNode1), rail("tcp", "far-2", {false, 2, -1, -1})},
+                {{kNode0, ~uint64_t{0}}});
+  EXPECT_EQ(ways(segment, 4096), (Ways{"near-0 to far-1 tier 2", "near-1 to far-2 tier 2"}));
 }
 
 TEST_F(TransferWays, LeadToRailsThatReachTheMemory) {

@@ -163,6 +163,10 @@ TEST(TransferDescription, IsToldInTheVersionThatWasAskedFor) {
   EXPECT_EQ(now.rails.front().place, (Place{false, 1, 3, 2}));
   EXPECT_EQ(now.places, some_answer().description.places);
   EXPECT_EQ(now.ranges.back().place, 1);
+  EXPECT_EQ(now.distances, some_answer().description.distances);
+  const auto before = encode(some_answer(), none, 3);
+  EXPECT_EQ(decode_answer(before, none).value().description.distances, topology::NumaDistances{})
+      << "version 4 brought them";
   Question question;
   question.version = 1;
   EXPECT_EQ(decode_question(encode(question, none), none).value().version, 1);

@@ -52,8 +52,6 @@ class ThroughHost {
   /// Ways with chunks that are being copied from or to a GPU now.
   const std::map<uint32_t, size_t>& copying() const { return copying_; }
 
-  static constexpr uint64_t kChunkBytes = 512 << 10;
-
  private:
   /// The pinned memory of one direction.
   struct Stage {

@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "fabric/gpu/process_driver.h"
@@ -42,6 +45,7 @@ MultipathCopies::Functions MultipathCopies::find() {
                        find_function(library, "braid_forget_context", found.forget) &&
                        find_function(library, "braid_copy", found.copy) &&
                        find_function(library, "braid_last_cuda_error", found.last_cuda_error);
+  (void)find_function(library, "braid_paths", found.paths);
   return has_all ? found : Functions{};
 }
 
@@ -85,6 +89,20 @@ CUresult MultipathCopies::copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_b
   if (status == BRAID_OK) return CUDA_SUCCESS;
   const int refused = call_.last_cuda_error();
   return refused == 0 ? CUDA_ERROR_UNKNOWN : static_cast<CUresult>(refused);
+}
+
+std::vector<CopyPath> MultipathCopies::paths(int gpu, bool is_to_gpu, uint64_t size_bytes) const {
+  braid_engine* engine = engine_;
+  if (engine == nullptr || call_.paths == nullptr) return {};
+  std::array<braid_path, 64> paths{};
+  size_t count = 0;
+  if (call_.paths(engine, gpu, is_to_gpu ? 1 : 0, size_bytes, paths.data(), paths.size(), &count) !=
+      BRAID_OK)
+    return {};
+  std::vector<CopyPath> found;
+  for (const braid_path& path : std::span(paths).first(std::min(count, paths.size())))
+    found.push_back({path.gpu, path.size_bytes, path.pcie_gbps, path.nvlink_gbps});
+  return found;
 }
 
 }  // namespace braid::transfer

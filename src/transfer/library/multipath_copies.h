@@ -6,9 +6,11 @@
 
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 #include "braid/braid.h"
 #include "fabric/gpu/mover.h"
+#include "transfer/transports.h"
 
 namespace braid::transfer {
 
@@ -23,6 +25,8 @@ class MultipathCopies final : public fabric::gpu::Carrier {
   void prepare() override;
   void forget() override;
   CUresult copy(CUdeviceptr to, CUdeviceptr from, uint64_t size_bytes, CUstream stream) override;
+  /// EngineOptions::copy_paths. Threads: any.
+  std::vector<CopyPath> paths(int gpu, bool is_to_gpu, uint64_t size_bytes) const;
 
  private:
   struct Functions {
@@ -32,6 +36,7 @@ class MultipathCopies final : public fabric::gpu::Carrier {
     decltype(&braid_forget_context) forget = nullptr;
     decltype(&braid_copy) copy = nullptr;
     decltype(&braid_last_cuda_error) last_cuda_error = nullptr;
+    decltype(&braid_paths) paths = nullptr;  // null: an older library
   };
   static Functions find();
   void open();

@@ -209,6 +209,38 @@ std::string write_report(StatsFormat format, const TransferReport& report) {
   });
 }
 
+namespace {
+
+Json json_of(const std::vector<HopExplanation>& hops) {
+  Json json = Json::array();
+  for (const HopExplanation& hop : hops) json.push_back({{"hop", hop.text}, {"us", hop.us}});
+  return json;
+}
+
+Json json_of(const std::vector<LegExplanation>& legs) {
+  Json json = Json::array();
+  for (const LegExplanation& leg : legs)
+    json.push_back({{"part", leg.part}, {"gbps", leg.gbps}, {"hops", json_of(leg.hops)}});
+  return json;
+}
+
+std::string text_of(const std::vector<HopExplanation>& hops) {
+  std::string text;
+  for (const HopExplanation& hop : hops)
+    text += (text.empty() ? " " : "; ") + hop.text + " (" + number(hop.us, 1) + " us)";
+  return text + "\n";
+}
+
+std::string text_of(const std::vector<LegExplanation>& legs) {
+  std::string text;
+  for (const LegExplanation& leg : legs)
+    text += "    " + number(100 * leg.part, 0) + " % of each copy, " + number(leg.gbps, 1) +
+            " GB/s:" + text_of(leg.hops);
+  return text;
+}
+
+}  // namespace
+
 std::string write_explanation(StatsFormat format, const std::vector<WayExplanation>& ways,
                               uint64_t size_bytes, const std::vector<RefusedMemory>& refused) {
   Json json{{"size_bytes", size_bytes}, {"ways", Json::array()}, {"refused", json_of(refused)}};
@@ -222,8 +254,6 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
                             : !way.has_room    ? "full now"
                             : way.way.tier > 0 ? "farther, and not sooner by a quarter"
                                                : "later";
-    Json hops = Json::array();
-    for (const HopExplanation& hop : each.hops) hops.push_back({{"hop", hop.text}, {"us", hop.us}});
     json["ways"].push_back({{"way", each.text},
                             {"tier", way.way.tier},
                             {"rank", way.way.rank},
@@ -231,18 +261,16 @@ std::string write_explanation(StatsFormat format, const std::vector<WayExplanati
                             {"eta_us", way.eta_us},
                             {"rate_gbps", way.rate_gbps},
                             {"finish_us", each.finish_us},
-                            {"hops", hops},
+                            {"hops", json_of(each.hops)},
+                            {"legs", json_of(each.legs)},
                             {"is_chosen", way.is_chosen},
                             {"why", why}});
     text += "  " + padded(each.text, 44) + padded(state_name(way.state), 10) +
             padded(number(way.eta_us, 1) + " us", 14) +
             padded(number(way.rate_gbps, 3) + " GB/s", 14) + why + "\n";
-    if (each.hops.size() < 2) continue;
-    text += "    all by it in " + number(each.finish_us, 1) + " us:";
-    for (const HopExplanation& hop : each.hops)
-      text +=
-          (&hop == each.hops.data() ? " " : "; ") + hop.text + " (" + number(hop.us, 1) + " us)";
-    text += "\n";
+    if (each.hops.size() > 1)
+      text += "    all by it in " + number(each.finish_us, 1) + " us:" + text_of(each.hops);
+    text += text_of(each.legs);
   }
   return format == StatsFormat::kJson ? dump(json) : text + text_of(refused);
 }

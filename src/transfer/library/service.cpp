@@ -68,7 +68,16 @@ Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                     std::find(options.providers.begin(), options.providers.end(), kMapped) !=
                         options.providers.end();
   if (maps) owned->sharing = Sharing::open();
-  if (has_gpu_memory) owned->gpu = std::make_unique<GpuJobs>(std::make_shared<MultipathCopies>());
+  if (has_gpu_memory) {
+    const auto copies = std::make_shared<MultipathCopies>();
+    owned->gpu = std::make_unique<GpuJobs>(copies);
+    wanted.copy_paths = [from = std::weak_ptr(copies)](int gpu, bool is_to_gpu,
+                                                       uint64_t size_bytes) {
+      const auto copier = from.lock();
+      return copier != nullptr ? copier->paths(gpu, is_to_gpu, size_bytes)
+                               : std::vector<CopyPath>();
+    };
+  }
   if (!owned->can_tell()) return no_more_descriptors("what the engine waits by");
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < opened.domains.size(); ++i) {

@@ -11,13 +11,25 @@
 
 namespace braid::transfer {
 
+/// Who moves the bytes of a hop. In the order of these kinds, one hop of a chain is its main one: a
+/// rail before all others, since its backend carries the request.
+enum class HopKind : uint8_t {
+  kNvLink,  ///< behind a copy to another GPU, or before one from it: braid's copies relay so
+  kCopy,    ///< a copy of a GPU, from or to its memory
+  kMemory,  ///< the CPU, within the host memory of a process
+  kFile,    ///< the file's host reads or writes it
+  kMapped,  ///< the CPU, between host memory here and memory of a peer that is mapped here
+  kRail,
+};
+
 /// One transport that can move bytes between two places. The caller numbers the places.
 struct Hop {
   uint32_t from = 0;
   uint32_t to = 0;
   double gbps = 1;
   double latency_us = 0;
-  uint32_t transport = 0;  ///< the caller's
+  HopKind kind = HopKind::kRail;
+  uint32_t transport = 0;  ///< of rails: the caller's number
 };
 
 struct Route {
@@ -26,6 +38,8 @@ struct Route {
 };
 
 inline constexpr size_t kHopsMax = 3;
+/// Bytes follow each other over the hops of a route in chunks of this size.
+inline constexpr uint64_t kChunkBytes = 512 << 10;
 
 /// When the last byte arrives: chunks follow each other through the hops, and the slowest hop sets
 /// the pace.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "transfer/policy/tiers.h"
+
 namespace braid::transfer {
 
 double horizon_ns(const SliceView& slice, std::span<const WayView> ways) {
@@ -21,7 +23,9 @@ std::optional<size_t> spray(const SliceView& slice, std::span<const WayView> way
   for (const WayView& way : ways)
     if (way.is_usable) nearest = std::min(nearest, way.tier);
   const auto cost_ns = [&](const WayView& way) {
-    return way.tier == nearest ? way.eta_ns : way.eta_ns * kFartherTier;
+    double ns = way.eta_ns;
+    for (int step = steps_beyond(way.tier, nearest); step > 0; --step) ns *= kFartherTier;
+    return ns;
   };
   double soonest_ns = kNever, best_ns = kNever;
   std::optional<size_t> best;

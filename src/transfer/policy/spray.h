@@ -3,9 +3,9 @@
 // The rule: a way's eta is its base latency plus the time that its rate needs for the bytes in
 // flight and the slice. A slice takes the way with room that would deliver it soonest. It waits
 // instead if a way without room would deliver it sooner, unless the backlog is so long that the
-// other ways will still be busy when it arrives. A farther tier must be better by 25 %.
-// Source: TENT, 3.3.1, which binds slices when they are submitted; here they are bound as late as a
-// rail has room.
+// other ways will still be busy when it arrives. A farther tier must be better by 25 %, and each
+// NUMA node that is farther still (tiers.h) by as much again. Source: TENT, 3.3.1, which binds
+// slices when they are submitted; here they are bound as late as a rail has room.
 #pragma once
 
 #include <cstdint>
