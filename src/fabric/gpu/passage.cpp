@@ -1,23 +1,31 @@
 #include "fabric/gpu/passage.h"
 
-#include <atomic>
-
 namespace braid::fabric::gpu {
 
-/// A lane holds the memory until the driver has unpinned it.
-bool Passage::is_being_unpinned() {
-  if (is_unpinned_ || pinned_by_ != nullptr) return false;
-  is_unpinned_ = memory_.use_count() == 1;
-  std::atomic_thread_fence(std::memory_order_acquire);  // the count is read without an order
-  return !is_unpinned_;
+/// What a lane holds until the driver has unpinned the memory.
+struct Passage::Lease {
+  ~Lease() { is_held->store(false, std::memory_order_release); }
+
+  std::shared_ptr<HostMemory> memory;
+  std::shared_ptr<std::atomic<bool>> is_held;
+};
+
+bool Passage::is_being_unpinned() const {
+  return pinned_by_ == nullptr && is_held_->load(std::memory_order_acquire);
+}
+
+std::shared_ptr<HostMemory> Passage::lend() {
+  is_held_->store(true, std::memory_order_relaxed);
+  const std::shared_ptr<Lease> lease(new Lease{memory_, is_held_});  // owner: lease
+  return {lease, memory_.get()};
 }
 
 void Passage::pin(const std::shared_ptr<Lane>& lane) {
   stay(*lane);
   if (pinned_by_ != nullptr || is_being_unpinned()) return;
   pinned_by_ = lane;
-  is_unpinned_ = false;
-  lane->pin(memory_);
+  lent_ = lend();
+  lane->pin(lent_);
 }
 
 bool Passage::begin_copy() {
@@ -44,7 +52,8 @@ void Passage::stay(const Lane& lane) {
 
 void Passage::give_back() {
   if (pinned_by_ == nullptr) return;
-  pinned_by_->unpin(memory_);
+  pinned_by_->unpin(lent_);
+  lent_.reset();
   pinned_by_.reset();
 }
 

@@ -5,6 +5,7 @@
 // beside it (Copy::goes_beside). Not synchronised.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -17,7 +18,6 @@ namespace braid::fabric::gpu {
 class Passage {
  public:
   Passage() = default;
-  /// Nobody but lanes may hold the memory beside this object: it is unpinned once none does.
   explicit Passage(std::shared_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
   Passage(Passage&&) = default;
   Passage& operator=(Passage&&) = default;
@@ -39,13 +39,17 @@ class Passage {
   void give_back();
 
  private:
-  bool is_being_unpinned();
+  struct Lease;
+
+  bool is_being_unpinned() const;
+  std::shared_ptr<HostMemory> lend();
 
   std::shared_ptr<HostMemory> memory_;
-  std::shared_ptr<Lane> pinned_by_;  // null: nobody pins it, or it is being unpinned
-  bool is_leaving_ = false;          // that lane
-  bool is_unpinned_ = true;          // as far as is known
-  uint64_t copies_ = 0;              // through the memory, under way
+  std::shared_ptr<std::atomic<bool>> is_held_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Lane> pinned_by_;   // null: nobody pins it, or it is being unpinned
+  std::shared_ptr<HostMemory> lent_;  // to that lane; its last copy ends the lease
+  bool is_leaving_ = false;           // that lane
+  uint64_t copies_ = 0;               // through the memory, under way
 };
 
 }  // namespace braid::fabric::gpu
