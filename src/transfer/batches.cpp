@@ -123,9 +123,10 @@ void Engine::start(uint64_t batch, size_t index, const Request& request) {
   spec.ways = ways;
   const Peer& peer = *peers_.find(segment->peer);
   const bool is_here_on_gpu = ends.here.place.is_gpu, is_there_on_gpu = ends.there.place.is_gpu;
-  const bool is_copy = peer.is_self ? !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu)
-                                    : peer.is_here && is_here_on_gpu && is_there_on_gpu;
-  if (is_copy) spec.slice_bytes_min = kCopyBytesMin;
+  if (peer.is_self && !ends.there.is_file && (is_here_on_gpu || is_there_on_gpu))
+    spec.slice_bytes_min = kCopyBytesMin;
+  if (!peer.is_self && peer.is_here && is_here_on_gpu && is_there_on_gpu)
+    spec.slice_bytes_min = kPeerCopyBytesMin;
   if (segment->file != 0) spec.alignment_bytes = kFileAlignment;
   spec.source = static_cast<uint32_t>(batch);  // batches take turns
   spec.address = request.address;

@@ -286,9 +286,11 @@ class Engine {
 
   Cause check_request(const Request& request, const Segment*& segment, const Buffer*& buffer) const;
   void start(uint64_t batch, size_t index, const Request& request);
-  /// The least slice of copies by GPUs: several links share one copy (braid_copy), and each copy
-  /// has a start and an end. While there are urgent requests, slices are small whatever it says.
+  /// The least slices of copies by GPUs, since each has a start and an end: within this process,
+  /// where several links share one (braid_copy), and to GPUs of another process. While there are
+  /// urgent requests, slices are small whatever these say.
   static constexpr uint64_t kCopyBytesMin = 256 << 20;
+  static constexpr uint64_t kPeerCopyBytesMin = 32 << 20;
   static bool is_doubtful(const Segment& segment, const Request& request);
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
   void batch_ended(uint64_t id, Batch& batch);
