@@ -1,22 +1,20 @@
 // Engines of two users of one host, of whom none is root, by the public library.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "braid/fabric.h"
 #include "fabric/telling_process.h"
+#include "fabric/two_users.h"
 
 namespace braid::test {
 namespace {
 
-constexpr uid_t kOneUser = 65534, kOtherUser = 65533;
+using fabric::test::kOneUser;
+using fabric::test::kOtherUser;
 constexpr std::chrono::seconds kLimit{30};
 
 struct Wanted {
@@ -24,24 +22,9 @@ struct Wanted {
   bool has_secret = false;
 };
 
-/// The same secret for every user, who has a file of their own with it.
-std::string own_secret_file() {
-  const std::string path = "/tmp/braid-users-test-" + std::to_string(getpid());
-  std::ofstream(path) << "a secret of more than sixteen bytes";
-  chmod(path.c_str(), 0600);
-  return path;
-}
-
-/// Of a process, until it ends.
 Fabric& engine_of(uid_t user, const Wanted& wanted) {
-  static std::optional<Fabric> engine;
-  if (setuid(user) != 0) throw std::runtime_error("it cannot be that user");
-  Fabric::Options options{wanted.provider, {"127.0.0.1"}};
-  if (wanted.has_secret) options.secret_file = own_secret_file();
-  auto opened = Fabric::open(options);
-  if (!options.secret_file.empty()) unlink(options.secret_file.c_str());
-  engine.emplace(std::move(opened).value());
-  return *engine;
+  return fabric::test::engine_of<Fabric>(user, Fabric::Options{wanted.provider, {"127.0.0.1"}},
+                                         wanted.has_secret);
 }
 
 /// An engine that others connect to.

@@ -3,21 +3,19 @@
 #include <unistd.h>
 
 #include <memory>
-#include <stdexcept>
 #include <string>
 
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/quirks.h"
 #include "fabric/telling_process.h"
+#include "fabric/two_users.h"
 
 namespace braid::fabric::ofi {
 namespace {
 
-constexpr uid_t kOneUser = 65534, kOtherUser = 65533;
-
 /// Of a process, until it ends.
 Domain& domain_of(uid_t user) {
-  if (setuid(user) != 0) throw std::runtime_error("it cannot be that user");
+  test::become(user);
   static std::unique_ptr<Domain> domain = open_domain(shm_quirks(), "").value();
   return *domain;
 }
@@ -25,7 +23,7 @@ Domain& domain_of(uid_t user) {
 TEST(OtherUsersTest, AnEndpointOfAnotherUserIsRefusedWithTheCause) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be two other users";
   const test::TellingProcess owner([] {
-    const Bytes address = domain_of(kOneUser).address();
+    const Bytes address = domain_of(test::kOneUser).address();
     return std::string(reinterpret_cast<const char*>(address.data()), address.size());
   });
   ASSERT_FALSE(owner.told().empty());
@@ -37,8 +35,8 @@ TEST(OtherUsersTest, AnEndpointOfAnotherUserIsRefusedWithTheCause) {
     });
     return process.told();
   };
-  EXPECT_EQ(connected_by(kOneUser), "connected");
-  EXPECT_EQ(connected_by(kOtherUser),
+  EXPECT_EQ(connected_by(test::kOneUser), "connected");
+  EXPECT_EQ(connected_by(test::kOtherUser),
             "shm: the peer is another user's process. Run both as one user, or use another "
             "provider of libfabric");
 }

@@ -12,13 +12,13 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/quirks.h"
 #include "fabric/telling_process.h"
+#include "fabric/two_users.h"
 #include "host/file.h"
 #include "host/tcp_owner.h"
 #include "support/eventually.h"
@@ -29,9 +29,7 @@ namespace {
 constexpr uid_t kStranger = 65533;
 constexpr int kSecondMs = 1000;
 
-void become_stranger() {
-  if (setuid(kStranger) != 0) throw std::runtime_error("it cannot be that user");
-}
+void become_stranger() { test::become(kStranger); }
 
 sockaddr_in socket_address(Bytes name) {
   sockaddr_in address{};

@@ -9,13 +9,14 @@
 #include <string>
 
 #include "fabric/telling_process.h"
+#include "fabric/two_users.h"
 #include "host/addresses.h"
 #include "host/file.h"
 
 namespace braid {
 namespace {
 
-constexpr uid_t kOtherUser = 65533;
+using fabric::test::kOtherUser;
 
 TcpEnd end_of(const std::string& host, in_port_t port) {
   const AddressList found = look_up_host(host, 0, AddressUse::kConnect).value();
@@ -119,7 +120,7 @@ TEST_P(TcpOwnerTest, AnotherUserIsNamed) {
   const File listener = listen_at("127.0.0.1");
   const in_port_t port = TcpEnd::own_of(listener.get())->port;
   const fabric::test::TellingProcess other([&] {
-    if (setuid(kOtherUser) != 0) throw std::runtime_error("it cannot be that user");
+    fabric::test::become(kOtherUser);
     static const File own = listen_at("127.0.0.1"), connected = connect_to("127.0.0.1", port);
     return std::to_string(TcpEnd::own_of(own.get())->port);
   });

@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "base/clock.h"
 #include "fabric/telling_process.h"
+#include "fabric/two_users.h"
 #include "transfer/directory/server.h"
 #include "transfer/some_answer.h"
 
@@ -38,7 +38,7 @@ class DirectoryUsersTest : public testing::Test {
     std::string heard;
     std::thread asking([&] {
       const fabric::test::TellingProcess process([&] {
-        if (setuid(user) != 0) throw std::runtime_error("it cannot be that user");
+        fabric::test::become(user);
         const uint64_t end_ns = monotonic_ns() + kLongNs;
         Question question;
         question.nonce = 7;

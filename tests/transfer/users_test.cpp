@@ -1,25 +1,23 @@
 // Engines of two users of one host, of whom none is root, by the public library.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "braid/transfer.h"
 #include "fabric/telling_process.h"
+#include "fabric/two_users.h"
 
 namespace braid {
 namespace {
 
 using fabric::test::TellingProcess;
 
-constexpr uid_t kOneUser = 65534, kOtherUser = 65533;
+using fabric::test::kOneUser;
+using fabric::test::kOtherUser;
 constexpr std::chrono::seconds kLimit{20};
 
 struct Wanted {
@@ -27,25 +25,10 @@ struct Wanted {
   bool has_secret = false;
 };
 
-/// The same secret for every user, who has a file of their own with it.
-std::string own_secret_file() {
-  const std::string path = "/tmp/braid-transfer-users-test-" + std::to_string(getpid());
-  std::ofstream(path) << "a secret of more than sixteen bytes";
-  chmod(path.c_str(), 0600);
-  return path;
-}
-
-/// Of a process, until it ends.
 Transfer& engine_of(uid_t user, const Wanted& wanted) {
-  static std::optional<Transfer> engine;
-  if (setuid(user) != 0) throw std::runtime_error("it cannot be that user");
   Transfer::Options options;
   options.providers = wanted.providers;
-  if (wanted.has_secret) options.secret_file = own_secret_file();
-  auto opened = Transfer::open(options);
-  if (!options.secret_file.empty()) unlink(options.secret_file.c_str());
-  engine.emplace(std::move(opened).value());
-  return *engine;
+  return fabric::test::engine_of<Transfer>(user, options, wanted.has_secret);
 }
 
 std::string name_of_owner(const Wanted& wanted) {
