@@ -247,9 +247,17 @@ bool Lane::has_room(size_t way) const {
   return under_way < kGroupsMax;
 }
 
+/// Small groups take two streams, so that one is copied while the next begins. Carried copies take
+/// one: each fills all links alone, and two at a time end together, after which all links rest.
+Lane::Stream& Lane::stream_for(Stream* streams, const std::vector<Copy>& copies) {
+  const bool is_carried = copies.front().carrier != nullptr;
+  const bool is_second = streams[0].under_way.size() > streams[1].under_way.size();
+  return streams[is_second && !is_carried ? 1 : 0];
+}
+
 void Lane::begin(Way way, std::vector<Copy> copies) {
   Stream* streams = streams_[static_cast<size_t>(way)];
-  Stream& stream = streams[streams[0].under_way.size() > streams[1].under_way.size() ? 1 : 0];
+  Stream& stream = stream_for(streams, copies);
   Group group{nullptr, state_, std::move(copies), {}};
   if (state_ != CUDA_SUCCESS) return finish(group, state_);
   group.beside.replace(way, group.copies);

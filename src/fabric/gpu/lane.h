@@ -114,6 +114,7 @@ class Lane {
   bool serve();
   bool has_room(size_t way) const;
   static std::vector<Copy> take_group(Way way, std::deque<Copy>& waiting);
+  static Stream& stream_for(Stream* streams, const std::vector<Copy>& copies);
   void begin(Way way, std::vector<Copy> copies);
   bool look();
   bool look(Stream& stream);
