@@ -21,7 +21,7 @@ namespace braid::multipath {
 inline constexpr size_t kChannelsOfRelay = 2;
 
 /// More transfers than may be under way in a channel (kMostOfOneStream in transfer_state.h).
-inline constexpr uint32_t kTransfersOfChannel = 128;
+inline constexpr uint32_t kTransfersOfChannel = 256;
 
 struct Channel {
   int gpu = -1;  ///< the relay, a CUDA ordinal

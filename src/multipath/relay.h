@@ -43,7 +43,7 @@ inline constexpr uint64_t kChannelBufferBytes = 32 << 20;
 /// A channel holds at most so many operations that have not ended. The driver takes 1020 that have
 /// not begun in a held stream, and four times as many in four of them; beyond that, enqueuing
 /// blocks (docs/measurements, 2026-11-22-2xH200-law).
-inline constexpr uint32_t kMostPendingOps = 600;
+inline constexpr uint32_t kMostPendingOps = 1000;
 
 class Relay;
 

@@ -26,8 +26,8 @@ inline constexpr size_t kMostTransfers = 256;
 /// The most transfers under way, of one stream of the program, and of all. Each puts up to four
 /// operations into the stream, and when about a thousand have not begun the driver blocks the
 /// caller.
-inline constexpr int kMostOfOneStream = 64;
-inline constexpr size_t kMostOfAll = 160;
+inline constexpr int kMostOfOneStream = 128;
+inline constexpr size_t kMostOfAll = 192;
 
 inline constexpr size_t kMostChannelUses = kChannelsOfRelay * cuda::kMaxPaths;
 

@@ -134,6 +134,25 @@ TEST_F(ChannelTest, NoneWaitsForAnotherOnesCopiesOrKernels) {
   expect_independent([&](size_t i) { i < kMostCopyChannels ? copy(i) : launch(i); });
 }
 
+// While a stream is held, a call that enqueues must return. One that blocked would end only when
+// the stream goes on.
+TEST_F(ChannelTest, EachTakesAsManyOperationsAsItMay) {
+  next_turn();
+  std::atomic<uint32_t> enqueued{0};
+  auto filling = std::async(std::launch::async, [&] {
+    const cuda::ScopedContext scope(driver(), relay_->context());
+    for (size_t i = 0; i < static_cast<size_t>(kMostCopyChannels); ++i) {
+      hold(i);
+      for (uint32_t ops = 1; ops < kMostPendingOps; ++ops, ++enqueued)
+        MUST(driver(), cuMemcpyHtoDAsync(channels_[i]->buffer, gate(i), sizeof(uint32_t),
+                                         channels_[i]->stream));
+    }
+  });
+  EXPECT_EQ(filling.wait_for(std::chrono::seconds(60)), std::future_status::ready)
+      << enqueued << " operations were enqueued";
+  for (size_t i = 0; i < channels_.size(); ++i) open(i);
+}
+
 // The driver sets more local memory aside when a kernel first needs it, and waits for all streams
 // of the context meanwhile. The emulator's kernels need some for that here.
 class LocalMemoryTest : public ChannelTest {
