@@ -183,6 +183,24 @@ above native's is braid's. "Idle": the same process afterwards, with nothing to 
 """ + table(["", "host to device", "device to host", "idle"], cpu_rows(measured["cpu"]))
 
 
+def queued_rows(records):
+    for one in records:
+        native, braid = (statistics.median(one[side]) for side in ("native", "braid"))
+        calls = [f"{statistics.median(one[f'{side}_call_us']):.0f}" for side in ("native", "braid")]
+        yield [one["direction"], size_text(one["size_bytes"]), str(one["copies"]), spread(one["native"]),
+               spread(one["braid"]), f"{braid / native:.2f}", *calls, "yes" if one["verified"] else "NO"]
+
+
+def queued_section(measured):
+    return """## Copies that one stream holds
+
+PyTorch's tensor.copy_ with pinned memory, non_blocking: all copies are enqueued, then waited for, as where a program
+loads its weights. GB/s, and us that a call takes.
+
+""" + table(["", "size", "copies", "native", "braid", "ratio", "call, native", "call, braid", "verified"],
+            queued_rows(measured["queued"]))
+
+
 def torch_section(measured):
     torch = measured["torch"]
     return f"## PyTorch {torch['version']}: tensor.copy_ with pinned memory under `braid run`\n\n" + table(
@@ -282,7 +300,7 @@ much longer the kernels took, and the us that they lost for each GB moved.
 
 SECTIONS = {"engine": engine_section, "scenarios": scenarios_section, "small": small_section,
             "starts": starts_section, "workers": workers_section, "checkpoints": checkpoints_section,
-            "cpu": cpu_section, "torch": torch_section,
+            "cpu": cpu_section, "queued": queued_section, "torch": torch_section,
             "defaults": defaults_section, "runtime": runtime_section,
             "fabric": fabric_section, "rotation": rotation_section}
 

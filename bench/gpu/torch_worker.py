@@ -7,6 +7,8 @@ Reads one JSON request a line and answers with one JSON line:
   {"do": "limit", "direction": "d2h"}                        -> {"gbps": ..}  (direct copies, all GPUs)
   {"do": "flow", "direction": "h2d", "size_bytes": 268435456, "in_flight": 4, "seconds": 2}
       -> {"gbps": .., "cpu_per_s": .., "verified": true}      (copies without pause)
+  {"do": "queue", "direction": "h2d", "size_bytes": 33554432, "copies": 190}
+      -> {"gbps": .., "call_us": .., "verified": true}        (all enqueued in one stream, then waited for)
   {"do": "idle", "seconds": 1}                               -> {"cpu_per_s": ..}  (nothing at all)
 CPU time is user and system time of all threads, for each second that passes.
 Knows nothing of braid: bench/gpu/run starts it once natively and once under `braid run`.
@@ -112,6 +114,25 @@ class Worker:
         return {"gbps": copies * size_bytes / (elapsed * 1e9), "cpu_per_s": cpu / elapsed,
                 "verified": torch.equal(here, self.sources[0][:size_bytes])}
 
+    def queue(self, direction, size_bytes, copies):
+        """As a program that loads its weights: each copy has memory of its own, as far as there is some."""
+        device, landing, source = (all_bytes[:all_bytes.numel() // size_bytes * size_bytes].view(-1, size_bytes)
+                                   for all_bytes in (self.device, self.landing, self.sources[0]))
+        if direction == "d2h":
+            device.copy_(source)
+        target, origin = (device, source) if direction == "h2d" else (landing, device)
+        used = min(copies, len(target))
+        target[:used].zero_()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for number in range(copies):
+            target[number % used].copy_(origin[number % used], non_blocking=True)
+        called = time.perf_counter() - start
+        torch.cuda.synchronize()
+        elapsed = time.perf_counter() - start
+        return {"gbps": copies * size_bytes / (elapsed * 1e9), "call_us": called * 1e6 / copies,
+                "verified": torch.equal(target[:used].cpu(), source[:used])}
+
     @staticmethod
     def idle(seconds):
         time.sleep(SETTLE_S)
@@ -126,7 +147,7 @@ def main():
     for line in sys.stdin:
         request = json.loads(line)
         work = {"copy": worker.copies, "limit": worker.limit, "flow": worker.flow,
-                "idle": worker.idle}[request.pop("do")]
+                "queue": worker.queue, "idle": worker.idle}[request.pop("do")]
         answer = work(**request)
         print(json.dumps(answer), flush=True)
 

@@ -62,7 +62,9 @@ typedef enum braid_status {
   BRAID_OK = 0,
   BRAID_ERROR_ARGUMENT = 1,    /* the call's own arguments; nothing was done */
   BRAID_ERROR_OPTION = 2,      /* an option, given or from the environment */
-  BRAID_ERROR_UNAVAILABLE = 3, /* no CUDA driver, or GPUs that could not be prepared */
+  BRAID_ERROR_UNAVAILABLE = 3, /* it cannot be done here or now: no CUDA driver, no network, no
+                                  buffer at the peer, an engine that is closing or belongs to the
+                                  parent process */
   BRAID_ERROR_CUDA = 4,        /* the driver refused: braid_last_cuda_error */
   BRAID_ERROR_MEMORY = 5,      /* no host memory for braid's own lists */
   BRAID_ERROR_PEER = 6,        /* the peer is lost, or was disconnected: fabric, KV caches */
@@ -85,9 +87,9 @@ typedef struct braid_option {
 typedef struct braid_options {
   size_t struct_bytes;         /* sizeof(braid_options) */
   const braid_option* options; /* an option that is not listed comes from the environment, or is
-                                  its default */
-  size_t count;                /* under `braid run` the list is checked, but only BRAID_OPENING
-                                  has an effect */
+                                  its default. Under `braid run` the list is checked, but only
+                                  BRAID_OPENING has an effect */
+  size_t count;
 } braid_options;
 
 /* How a call's copies travel. A part of a batch is native when its memory or its stream is of a
@@ -146,7 +148,7 @@ BRAID_API braid_status braid_copy(braid_engine* engine, void* destination, const
                                   braid_outcome* outcome);
 
 /* Copies rows that lie apart, as cuMemcpy2DAsync does. `..._pitch_bytes` is the distance between
- * the starts of two rows. The driver copies rows of less than 8 KB that do not touch. */
+ * the starts of two rows. The driver copies rows of less than 8 KiB that do not touch. */
 BRAID_API braid_status braid_copy_rows(braid_engine* engine, void* destination,
                                        size_t destination_pitch_bytes, const void* source,
                                        size_t source_pitch_bytes, size_t row_bytes,

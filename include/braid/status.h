@@ -43,7 +43,7 @@ class [[nodiscard]] Status {
   /// The CUresult with which the driver refused; 0 when it was not the driver.
   int cuda_result() const { return cuda_result_; }
   /// A finer kind of error than the code, as the library that gives it defines it; 0: none.
-  /// Transfers give a braid_transfer_cause.
+  /// Transfers give a braid_transfer_cause, Rotation::create a braid_kv_refusal.
   int cause() const { return cause_; }
   Status with_cause(int cause) && {
     cause_ = cause;

@@ -39,7 +39,6 @@ class SlotPool {
   uint32_t free_count() const { return free_count_; }
   uint32_t fenced_count() const { return static_cast<uint32_t>(fenced_.size()); }
   uint32_t owned_count() const { return size_ - free_count_ - fenced_count(); }
-  bool is_free(Slot slot) const { return (free_[slot / 64] >> (slot % 64) & 1) != 0; }
 
  private:
   void set_free(Slot slot);

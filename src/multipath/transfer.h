@@ -115,9 +115,10 @@ enum class Verdict : uint8_t {
                     ///< imported, peer, read-only, or an unknown pointer)
   kCapturing,       ///< the stream is recording a graph
   kForeignContext,  ///< the memory or the stream belongs to a context braid has not prepared
-  kNoRelay,         ///< no usable peer, or relays are turned off
+  kNoRelay,         ///< no GPU can help or may touch the memory, or relays are turned off
   kSwitchedOff,     ///< a user has switched braid off in this process (braid switch)
-  kNotReady,        ///< braid has not been set up in this process, or is shut down
+  kNotReady,        ///< relays are opening or could not be opened, or another thread adds or
+                    ///< forgets the context
   kSaturated,       ///< every transfer or channel is in use, or the stream has too many
   kDriverError,     ///< the driver refused a step before any byte moved
   kFailed,          ///< the driver refused a step after that: the call returns its error

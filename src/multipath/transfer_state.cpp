@@ -57,7 +57,7 @@ TransferState* TransferPool::acquire(const StreamKey& user) {
     if (state->user == user) ++users;
     ++i;
   }
-  if (free_.empty() || users >= kMostOfOneStream || in_use_.size() >= kMostOfAll) return nullptr;
+  if (free_.empty() || users >= kMostOfOneStream) return nullptr;
   TransferState* state = free_.back();
   free_.pop_back();
   in_use_.push_back(state);

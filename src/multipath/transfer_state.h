@@ -19,15 +19,11 @@
 
 namespace braid::multipath {
 
-/// Programs enqueue copies far ahead of the GPU; 256 of them, each over the threshold, are beyond
-/// what a stream holds in practice. When all are in use the next copy is native.
-inline constexpr size_t kMostTransfers = 256;
-
-/// The most transfers under way, of one stream of the program, and of all. Each puts up to four
-/// operations into the stream, and when about a thousand have not begun the driver blocks the
-/// caller.
+/// The most transfers under way, of one stream of the program, and of all to and from a context.
+/// Beyond that, copies are native: each transfer puts up to four operations into the stream, and
+/// when about a thousand have not begun the driver blocks the caller.
 inline constexpr int kMostOfOneStream = 128;
-inline constexpr size_t kMostOfAll = 192;
+inline constexpr size_t kMostTransfers = 192;
 
 inline constexpr size_t kMostChannelUses = kChannelsOfRelay * cuda::kMaxPaths;
 

@@ -41,7 +41,7 @@ Metrics summarize(const RunRecord& run, const Histogram& gaps_us) {
   Metrics metrics;
   std::vector<int64_t> ttfts_us, longest_us;
   double ttft = 0, means = 0, longest = 0, good = 0, strict = 0, finished = 0;
-  double gaps = 0, late_gaps = 0, paused_us = 0, spent_us = 0, rotations = 0, recomputes = 0;
+  double gaps = 0, late_gaps = 0, rotations = 0, recomputes = 0;
   for (const RequestRecord& request : run.requests) {
     if (request.arrival_us < run.from_us) continue;
     ++metrics.requests;
@@ -56,12 +56,9 @@ Metrics summarize(const RunRecord& run, const Histogram& gaps_us) {
     const bool open_is_late = open_us > request.slo.tbt_us;
     gaps += static_cast<double>(request.gaps()) + open_is_late;
     late_gaps += request.late_gaps + open_is_late;
-    const int64_t until_us = request.end_us == kNever ? run.end_us : request.end_us;
     const int64_t first_us = request.first_token_us == kNever ? run.end_us : request.first_token_us;
     ttfts_us.push_back(first_us - request.arrival_us);
     longest_us.push_back(std::max(request.longest_gap_us, open_us));
-    paused_us += static_cast<double>(request.paused_us);
-    spent_us += static_cast<double>(until_us - request.arrival_us);
     rotations += request.rotations;
     recomputes += request.recomputes;
   }
@@ -82,14 +79,11 @@ Metrics summarize(const RunRecord& run, const Histogram& gaps_us) {
   metrics.throughput_tps = share_of(static_cast<double>(run.tokens), seconds);
   metrics.rotations = share_of(rotations, count);
   metrics.recomputes = share_of(recomputes, count);
-  metrics.paused_share = share_of(paused_us, spent_us);
   metrics.stall_share =
       share_of(static_cast<double>(run.stalled_us), static_cast<double>(run.busy_us));
   const double whole_s = static_cast<double>(run.end_us) * 1e-6;
   metrics.load_gbps = share_of(static_cast<double>(run.loaded_bytes) * 1e-9, whole_s);
   metrics.save_gbps = share_of(static_cast<double>(run.saved_bytes) * 1e-9, whole_s);
-  metrics.step_ms =
-      share_of(static_cast<double>(run.busy_us) * 1e-3, static_cast<double>(run.steps));
   return metrics;
 }
 

@@ -24,7 +24,6 @@ struct RequestRecord {
   int64_t longest_gap_us = 0;
   uint32_t rotations = 0;   ///< moves to the host
   uint32_t recomputes = 0;  ///< times that its KV cache was discarded
-  int64_t paused_us = 0;    ///< on the host, or on its way back
 
   int64_t gaps() const { return tokens > 0 ? int64_t{tokens} - 1 : 0; }
 };
@@ -70,10 +69,8 @@ struct Metrics {
   double throughput_tps = 0;      ///< tokens generated
   double rotations = 0;           ///< a request
   double recomputes = 0;          ///< a request
-  double paused_share = 0;        ///< share of the time that requests spent here
   double stall_share = 0;         ///< share of the time that the GPU had work
   double load_gbps = 0, save_gbps = 0;
-  double step_ms = 0;  ///< mean
 };
 
 /// `gaps_us`: all gaps of the requests that count, including late open ones.

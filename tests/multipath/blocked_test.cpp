@@ -197,7 +197,6 @@ TEST_F(HeldTest, RelaysOpenMeanwhile) {
     is_more = opened.value();
   }
   engine->open_targets();
-  // Each transfer is used before and after.
   for (size_t round = 0; round < 2 * kMostTransfers; ++round) {
     if (round == kMostTransfers) {
       gate.open();

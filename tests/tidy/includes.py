@@ -4,8 +4,7 @@ import re
 
 from tree import Violation, under
 
-# Lowest room first; a room may include itself and what is listed for it. MMA's neighbours will add
-# rooms above multipath.
+# Lowest room first; a room may include itself and what is listed for it (docs/architecture.md, "The rooms").
 ROOMS = {
     "base": set(),
     "abi": {"base"},
@@ -26,8 +25,7 @@ ROOMS = {
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}
-# What a folder of a room may include beyond that: fabric is simulated in one place, knows the host in
-# another, and calls the driver in few.
+# What a folder of a room may include beyond that.
 FOLDER_ROOMS = {"src/fabric/sim": {"simulation"}, "src/fabric/library": {"abi", "cuda", "topology"},
                 "src/fabric/gpu": {"cuda", "multipath"}, "src/fabric/staged": {"cuda", "multipath"},
                 "src/fabric/local": {"cuda", "multipath"},

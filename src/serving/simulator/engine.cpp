@@ -93,7 +93,6 @@ void Engine::preempt(RequestId id, Memory::Blocks& saves) {
       !memory_.pause(run.sequence, run.computed, run.request->chunks, saves))
     return recompute(id);
   set_state(id, RequestState::kRotary);
-  run.paused_since_us = now_us();
   ++run.record.rotations;
 }
 
@@ -118,7 +117,6 @@ bool Engine::admit(RequestId id) {
     begin_running(id);
     return true;
   }
-  if (run.state == RequestState::kWaiting) run.paused_since_us = now_us();
   set_state(id, RequestState::kLoading);
   const uint64_t size_bytes = loads.size() * block_bytes_;
   record_.loaded_bytes += size_bytes;
@@ -137,7 +135,6 @@ bool Engine::admit(RequestId id) {
 
 void Engine::begin_running(RequestId id) {
   Run& run = runs_[id];
-  if (run.state != RequestState::kWaiting) run.record.paused_us += now_us() - run.paused_since_us;
   set_state(id, RequestState::kRunning);
   run.running_since_us = now_us();
 }
@@ -302,7 +299,6 @@ void Engine::emit_token(Run& run) {
   record_.tokens += counts;
   if (run.generated < run.request->output_tokens) return;
   record.end_us = now;
-  if (run.state == RequestState::kRotary) record.paused_us += now - run.paused_since_us;
   lengths_.add(run.generated);
   memory_.drop(run.sequence, run.request->chunks);
 }

@@ -37,7 +37,6 @@ class Engine {
     uint32_t computed = 0;  // tokens whose keys and values are computed
     uint32_t generated = 0;
     int64_t running_since_us = 0;
-    int64_t paused_since_us = 0;
     RequestRecord record{};
 
     /// All known tokens: the next one follows from them.

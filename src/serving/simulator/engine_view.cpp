@@ -124,9 +124,6 @@ RunResult Engine::finish() {
   record_.from_us = count_from_us_;
   record_.until_us = runs_.empty() ? 0 : runs_.back().request->arrival_us;
   for (Run& run : runs_) {
-    const bool is_paused = run.record.end_us == kNever && (run.state == RequestState::kRotary ||
-                                                           run.state == RequestState::kLoading);
-    if (is_paused) run.record.paused_us += record_.end_us - run.paused_since_us;
     add_open_gap(run.record);
     record_.requests.push_back(run.record);
   }

@@ -115,15 +115,4 @@ inline void check_device(CUdeviceptr memory, size_t size_bytes, const Pattern& p
   }
 }
 
-/// Fills device memory in pieces, which travel natively.
-inline void fill_device(CUdeviceptr memory, size_t size_bytes, const Pattern& pattern) {
-  std::vector<unsigned char> whole(size_bytes);
-  pattern.fill(whole.data(), size_bytes);
-  for (size_t at = 0; at < size_bytes; at += kPieceBytes) {
-    const size_t length = std::min(kPieceBytes, size_bytes - at);
-    MUST(cuMemcpyHtoD(memory + at, whole.data() + at, length));
-    copied(Kind::kSmall, length);
-  }
-}
-
 }  // namespace program
