@@ -231,6 +231,7 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_GPU_ERROR = 13,     /* the driver of this process's GPU refused a copy */
   BRAID_TRANSFER_NO_WAY = 14, /* no rail connects the two memories: GPU memory needs gpu_memory
                                  at both ends */
+  /* 15 is used between engines alone. */
   BRAID_TRANSFER_OTHER_SECRET = 16, /* open_segment: the owner has another secret */
   BRAID_TRANSFER_NO_STORE = 17,     /* open_segment, open: the store does not answer */
   BRAID_TRANSFER_NO_SPACE = 18,     /* the owner's storage is full, or its user's quota */

@@ -18,7 +18,7 @@
 namespace braid::multipath {
 
 /// A relay works for a transfer in at most so many channels.
-inline constexpr size_t kChannelsOfRelay = 2;
+inline constexpr size_t kChannelsOfPath = 2;
 
 /// More transfers than may be under way in a channel (kMostOfOneStream in transfer_state.h).
 inline constexpr uint32_t kTransfersOfChannel = 256;

@@ -118,7 +118,7 @@ class Share {
   size_t chunks_ = 0;
   bool is_timed_ = false;
   CUresult refused_ = CUDA_SUCCESS;
-  std::array<ChannelUse, kChannelsOfRelay> unsignaled_{};
+  std::array<ChannelUse, kChannelsOfPath> unsignaled_{};
   size_t unsignaled_count_ = 0;
 };
 

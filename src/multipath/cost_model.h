@@ -7,8 +7,9 @@
 //
 //   native       start + bytes / rate + entries of a batch x entry
 //   kernel       work = bytes / rate + segments x segment, in microseconds of one path; path k
-//                begins at start + k x launch (later if the relays are cold); all end together
-//                if the target runs none (batch_split.h), its own link carries as the native copy
+//                begins at start + k x launch (later if the relays are cold); all end together. If
+//                no kernel runs on the target (batch_split.h), its own link carries its part at the
+//                native copy's rate
 //   copy engines (copy_split.h) work = bytes / rate; the direct path begins as the native copy,
 //                relay k at start + (k - 1) x issue, and if it stages, its last chunk's way over
 //                NVLink later; all end together

@@ -21,7 +21,7 @@ namespace braid::multipath {
 
 class ListRing {
  public:
-  /// 8 MB: 2 GB in slices of 64 KB, and 320,000 small segments, in flight to one GPU. Larger
+  /// 8 MiB: 2 GiB in slices of 64 KiB, and 320,000 small segments, in flight to one GPU. Larger
   /// batches take larger slices, or are native.
   static constexpr uint64_t kSizeBytes = 8 << 20;
   /// The most lists that one batch can have.

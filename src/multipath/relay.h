@@ -50,7 +50,7 @@ class Relay;
 /// A path through a relay: the channels that a transfer has there.
 struct RelayPath {
   Relay* relay = nullptr;
-  std::array<Channel*, kChannelsOfRelay> channels{};
+  std::array<Channel*, kChannelsOfPath> channels{};
   size_t channel_count = 0;  ///< 0: the relay has no channel free
   uint32_t room_ops = 0;     ///< operations that each of these channels takes more
   uint64_t sequence = 0;     ///< of the transfer, among the relay's

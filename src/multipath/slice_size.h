@@ -6,9 +6,9 @@
 
 namespace braid::multipath {
 
-/// One size for all kernels, transfers and servers. On 4xH200, 4 to 256 MiB, no size from 32 KB to
-/// 256 KB stood out of the spread (docs/measurements, slice sweep). On the emulated h20x8 and
-/// h200x4, 2 to 64 MiB, 64 KB is the fastest or within 2 % of it everywhere (docs/tuning.md). A
+/// One size for all kernels, transfers and servers. On 4xH200, 4 to 256 MiB, no size from 32 to
+/// 256 KiB stood out of the spread (docs/measurements, slice sweep). On the emulated h20x8 and
+/// h200x4, 2 to 64 MiB, 64 KiB is the fastest or within 2 % of it everywhere (docs/tuning.md). A
 /// block takes its next slice while the last one moves, so taking is free unless a slice is shorter
 /// than that. Larger slices make links end at different times, and relays yield later.
 inline constexpr uint32_t kDefaultSliceBytes = 64 << 10;

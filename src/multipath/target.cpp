@@ -298,7 +298,7 @@ Outcome Target::copy_by_engines(Submission& submission) {
   const auto candidates = std::span(submission.candidates).first(submission.candidate_count);
   CopySplitRequest request = split_request(submission, candidates);
   CopySplit plan = planner_.split_copy(submission.batch.direction, request);
-  const size_t channels = request.is_staged ? kChannelsOfRelay : 1;
+  const size_t channels = request.is_staged ? kChannelsOfPath : 1;
   if (!acquire(submission, {.mover = Mover::kCopyEngine,
                             .channel_count = channels,
                             .needs_buffers = request.is_staged,

@@ -25,7 +25,7 @@ namespace braid::multipath {
 inline constexpr int kMostOfOneStream = 128;
 inline constexpr size_t kMostTransfers = 192;
 
-inline constexpr size_t kMostChannelUses = kChannelsOfRelay * cuda::kMaxPaths;
+inline constexpr size_t kMostChannelUses = kChannelsOfPath * cuda::kMaxPaths;
 
 /// A transfer as its kernels see it: one contiguous range, or lists of pieces (pull.h).
 struct SlicedBytes {

@@ -90,8 +90,8 @@ class Engine {
   const Buffers& buffers() const { return owned_->buffers; }
   /// The memory that it shares with processes of this host; null: none, and it maps none of theirs.
   const Sharing* sharing() const { return owned_->sharing.get(); }
-  /// Peers, and this process, name its files "name/path".
-  /// `folder`: Exports::open_folder.
+  /// Exports a folder as `name`: its files are then "name/path", for peers and for this process.
+  /// `folder` comes from Exports::open_folder.
   Status export_folder(const std::string& name, File folder, Rights rights) {
     return owned_->exports.add(name, std::move(folder), rights);
   }

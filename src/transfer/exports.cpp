@@ -164,7 +164,7 @@ void Exports::looked_up(const std::shared_ptr<LookUp>& asked) {
   if (asked->cause == Cause::kTooMuch) {
     make_room();
     if (closings_.ended > asked->before.ended) return start(asked);
-    if (closings_.begun > asked->before.begun) return short_.push_back(asked);
+    if (closings_.begun > asked->before.begun) return waiting_for_descriptors_.push_back(asked);
   }
   asked->then(asked->cause, asked->found);
   close(std::move(asked->found.file));  // unless somebody has taken it
@@ -181,7 +181,7 @@ void Exports::make_room() {
 
 void Exports::made_room() {
   ++closings_.ended;
-  for (const auto& asked : std::exchange(short_, {})) start(asked);
+  for (const auto& asked : std::exchange(waiting_for_descriptors_, {})) start(asked);
 }
 
 /// In a thread: a file system may write what it has kept back, and wait for its server.

@@ -108,7 +108,7 @@ class Exports {
     std::list<uint64_t>::iterator use;  // in open_ or closed_
   };
 
-  /// Of unused files that made room, ever.
+  /// Unused files that were closed to free their descriptors, since the start.
   struct Closings {
     uint64_t begun = 0, ended = 0;
   };
@@ -147,7 +147,7 @@ class Exports {
   std::map<Incarnation, size_t> waiting_;              // questions, by peer
   std::map<uint64_t, std::vector<Usable>> reopening_;  // who waits, by file
   Closings closings_;
-  std::vector<std::shared_ptr<LookUp>> short_;  // that wait until one has ended
+  std::vector<std::shared_ptr<LookUp>> waiting_for_descriptors_;  // until a closing has ended
   size_t open_max_;
   size_t files_max_;
   std::map<std::string, Folder> folders_;

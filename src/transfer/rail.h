@@ -228,7 +228,7 @@ class Rail {
     StagePart memory;
     bool is_landing = false;
   };
-  /// A piece of this side that has not ended since.
+  /// A piece that this side has given up, and that has not ended yet.
   struct GivenUp {
     uint64_t link = 0;
     uint64_t piece = 0;

@@ -175,7 +175,7 @@ TEST_F(LocalMemoryTest, AFirstLaunchWaitsForNoOtherChannel) {
 // A copy would have nowhere to go in the others, and share a queue with another.
 TEST_F(ChannelTest, CopiesTakeOnlyChannelsThatHaveABuffer) {
   release();
-  while (acquire({.mover = Mover::kCopyEngine, .channel_count = kChannelsOfRelay, .ops = 1}, {})) {
+  while (acquire({.mover = Mover::kCopyEngine, .channel_count = kChannelsOfPath, .ops = 1}, {})) {
   }
   EXPECT_EQ(channels_.size(), static_cast<size_t>(kMostCopyChannels));
   for (const Channel* channel : channels_) EXPECT_NE(channel->buffer, 0u);

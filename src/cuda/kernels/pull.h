@@ -180,7 +180,7 @@ BRAID_HOST_DEVICE inline bool is_preempted(const PullArgs& args, uint64_t last_n
 }
 
 /// Direct blocks never rest for congestion. Nor do blocks of batches, whose pace depends on their
-/// segments: 8 KB segments take twice as long as a contiguous copy.
+/// segments: 8 KiB segments take twice as long as a contiguous copy.
 BRAID_HOST_DEVICE inline bool minds_congestion(const PullArgs& args) {
   return args.pace != 0 && args.path != 0 && args.lists == 0;
 }

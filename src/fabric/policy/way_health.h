@@ -2,10 +2,10 @@
 // writes, since nobody here has a clock. Pure.
 //
 // After a failure the way rests for some writes, and after each further one for twice as many: the
-// way over the first endpoint may be whole. What fails while it rests is of the same break. After
-// kBreaksMax breaks without a success in between it is not taken any more, since each trial may
-// fail a write of the user's. A way on which nothing ends, although other ways go on, rests until
-// something ends there.
+// first endpoint's connection, which may still work, carries them meanwhile. What fails while it
+// rests is of the same break. After kBreaksMax breaks without a success in between it is not taken
+// any more, since each trial may fail a write of the user's. A way on which nothing ends, although
+// other ways go on, rests until something ends there.
 #pragma once
 
 #include <cstdint>
