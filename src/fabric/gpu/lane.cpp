@@ -20,6 +20,8 @@ constexpr uint64_t kGroupBytesMax = 16 << 20;
 /// A copy to or from the host may be one step of a pipeline with a wire, which takes a group's
 /// bytes once the group has ended.
 constexpr uint64_t kGroupOfHostBytesMax = 1 << 20;
+/// Carried copies that do not go on where another ends gain nothing by going together.
+constexpr uint64_t kGroupOfCarriedBytesMax = 4 << 20;
 static_assert(2 * kGroupsMax <= Mover::kListCount);
 constexpr int kEagerLooks = 200;  // before it sleeps between looks
 constexpr auto kBetweenLooks = std::chrono::microseconds(20);
@@ -228,10 +230,13 @@ bool Lane::serve() {
 /// Takes one of several groups, so that the end of one is handled while others are copied. A
 /// carrier needs large copies, which are made of small ones that are adjacent.
 std::vector<Copy> Lane::take_group(Way way, std::deque<Copy>& waiting) {
-  const bool is_of_host = way != Way::kBetweenGpus && !waiting.empty() && !waiting.front().carrier;
-  const uint64_t bytes_max = is_of_host ? kGroupOfHostBytesMax : kGroupBytesMax;
   std::vector<Copy> group;
-  for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < bytes_max;) {
+  const auto bytes_max = [&] {
+    if (way == Way::kBetweenGpus || group.empty()) return kGroupBytesMax;
+    if (group.front().carrier == nullptr) return kGroupOfHostBytesMax;
+    return goes_on(group.back(), waiting.front()) ? kGroupBytesMax : kGroupOfCarriedBytesMax;
+  };
+  for (uint64_t size_bytes = 0; !waiting.empty() && size_bytes < bytes_max();) {
     size_bytes += waiting.front().size_bytes;
     group.push_back(std::move(waiting.front()));
     waiting.pop_front();

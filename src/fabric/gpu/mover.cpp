@@ -60,22 +60,22 @@ void Mover::close() {
 
 /// Merges copies that are adjacent in the same regions: a call costs as much as moving a megabyte
 /// between GPUs.
+bool goes_on(const Copy& before, const Copy& copy) {
+  return copy.regions == before.regions && copy.ended == before.ended &&
+         copy.carrier == before.carrier && copy.may_be_kernels == before.may_be_kernels &&
+         copy.to == before.to + before.size_bytes && copy.from == before.from + before.size_bytes;
+}
+
 std::span<const Copy> Mover::merge(std::span<const Copy> copies) {
   merged_.clear();
   const Copy* before = nullptr;
   for (const Copy& copy : copies) {
-    const bool has_same_regions = before != nullptr && copy.regions == before->regions &&
-                                  copy.ended == before->ended && copy.carrier == before->carrier &&
-                                  copy.may_be_kernels == before->may_be_kernels;
-    before = &copy;
-    Copy* last = merged_.empty() ? nullptr : &merged_.back();
-    const bool goes_on = has_same_regions && copy.to == last->to + last->size_bytes &&
-                         copy.from == last->from + last->size_bytes;
-    if (goes_on)
-      last->size_bytes += copy.size_bytes;
+    if (before != nullptr && goes_on(*before, copy))
+      merged_.back().size_bytes += copy.size_bytes;
     else
       merged_.push_back(
           {copy.to, copy.from, copy.size_bytes, 0, nullptr, copy.may_be_kernels, 0, copy.carrier});
+    before = &copy;
   }
   return merged_;
 }

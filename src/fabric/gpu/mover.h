@@ -64,6 +64,9 @@ struct Copy {
   bool goes_beside = false;
 };
 
+/// `copy` goes on where `before` ends, and both can be made as one.
+bool goes_on(const Copy& before, const Copy& copy);
+
 /// The kinds of copies. Each kind has streams of its own.
 enum class Way : uint8_t { kToGpu, kToHost, kBetweenGpus };
 inline constexpr size_t kWayCount = 3;
