@@ -28,9 +28,10 @@ CUresult copy(const cuda::Driver& driver, const CopyEngineJob& job, Range range,
                    : driver.cuMemcpyAsync(other_end, device, bytes, stream);
 }
 
-// Through the channel's buffer, which its earlier chunks have left by then.
+// Through the channel's buffer, which its earlier chunks have left by then. `has_begun`: becomes
+// true once something of it is in the channel.
 CUresult stage(const cuda::Driver& driver, const CopyEngineJob& job, Range range,
-               const Channel& channel) {
+               const Channel& channel, bool& has_begun) {
   char* host = static_cast<char*>(job.whole.host) + range.begin;
   const CUdeviceptr device = job.whole.device + range.begin;
   const uint64_t bytes = range.end - range.begin;
@@ -39,6 +40,7 @@ CUresult stage(const cuda::Driver& driver, const CopyEngineJob& job, Range range
       to_device ? driver.cuMemcpyHtoDAsync(channel.buffer, host, bytes, channel.stream)
                 : driver.cuMemcpyDtoDAsync(channel.buffer, device, bytes, channel.stream);
   if (first != CUDA_SUCCESS) return first;
+  has_begun = true;
   return to_device ? driver.cuMemcpyDtoDAsync(device, channel.buffer, bytes, channel.stream)
                    : driver.cuMemcpyDtoHAsync(host, channel.buffer, bytes, channel.stream);
 }
@@ -63,32 +65,36 @@ class Share {
   void enqueue_chunk(cuda::ScopedContext& scope) {
     note(scope.enter(path_.relay->context()));
     if (refused_ != CUDA_SUCCESS) return;
-    Channel& channel = *path_.channels[chunks_ % path_.channel_count];
+    const size_t turn = chunks_ % path_.channel_count;
+    Channel& channel = *path_.channels[turn];
     channel.ops += job_.is_staged ? 2 : 1;
     const bool is_first = chunks_ == 0 && path_.channel_count > 1;
     const uint64_t wanted =
         job_.is_staged && is_first ? (job_.plan.chunk_bytes + 1) / 2 : job_.plan.chunk_bytes;
     const Range chunk{left_.begin, std::min(left_.end, left_.begin + wanted)};
-    const CUresult taken = job_.is_staged ? stage(driver_, job_, chunk, channel)
+    const CUresult taken = job_.is_staged ? stage(driver_, job_, chunk, channel, has_begun_[turn])
                                           : copy(driver_, job_, chunk, channel.stream);
     note(taken);
     if (taken != CUDA_SUCCESS) return;
+    has_begun_[turn] = true;
     left_.begin = chunk.end;
     ++chunks_;
   }
 
-  // The transfer's last channels are those whose word will come; the others' events are waited for.
+  // The transfer's last channels are those whose word will come. Of the others, the events of those
+  // are waited for that have something of it.
   void end(TransferState& state) {
     if (is_timed_) {
       ++last_channel().ops;
       path_.relay->timer().end(last_channel());
     }
-    for (Channel* channel : path_.taken()) {
+    for (size_t i = 0; i < path_.channel_count; ++i) {
+      Channel* channel = path_.channels[i];
       const CUresult said = signal_landed(driver_, *channel);
       note(said);
       if (said == CUDA_SUCCESS)
         state.add(*channel);
-      else
+      else if (has_begun_[i])
         unsignaled_[unsignaled_count_++] = {channel, 0};
     }
   }
@@ -117,6 +123,7 @@ class Share {
   uint64_t begin_;
   size_t chunks_ = 0;
   bool is_timed_ = false;
+  std::array<bool, kChannelsOfPath> has_begun_{};  // by channel: something of the share is in it
   CUresult refused_ = CUDA_SUCCESS;
   std::array<ChannelUse, kChannelsOfPath> unsignaled_{};
   size_t unsignaled_count_ = 0;

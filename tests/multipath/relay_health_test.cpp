@@ -27,6 +27,40 @@ CUresult copy_or_refuse(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUs
   return real_copy(to, from, size_bytes, stream);
 }
 
+// As where the relay's GPU alone has failed: every call on a stream of its context is refused.
+bool is_relay_dead = false;
+CUstream programs_stream = nullptr;
+cuda::Driver real;
+
+bool is_refused(CUstream stream) { return is_relay_dead && stream != programs_stream; }
+
+void let_relays_die(cuda::Driver& altered) {
+  real = altered;
+  altered.cuStreamWaitValue32 = [](CUstream stream, CUdeviceptr word, cuuint32_t value,
+                                   unsigned how) {
+    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
+                              : real.cuStreamWaitValue32(stream, word, value, how);
+  };
+  altered.cuStreamWriteValue32 = [](CUstream stream, CUdeviceptr word, cuuint32_t value,
+                                    unsigned how) {
+    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
+                              : real.cuStreamWriteValue32(stream, word, value, how);
+  };
+  altered.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, size_t size_bytes,
+                                 CUstream stream) {
+    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
+                              : real.cuMemcpyHtoDAsync(to, from, size_bytes, stream);
+  };
+  altered.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                                 CUstream stream) {
+    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
+                              : copy_or_refuse(to, from, size_bytes, stream);
+  };
+  altered.cuEventRecord = [](CUevent event, CUstream stream) {
+    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE : real.cuEventRecord(event, stream);
+  };
+}
+
 std::vector<std::string> said;
 void say(const char* message) { said.emplace_back(message); }
 
@@ -39,6 +73,8 @@ class RelayHealthTest : public test::ServerTest {
     altered_ = driver();
     real_copy = altered_.cuMemcpyDtoDAsync;
     altered_.cuMemcpyDtoDAsync = copy_or_refuse;
+    is_relay_dead = false;
+    let_relays_die(altered_);
     clock_ = std::make_unique<test::LeapingClock>(*driver().clock);
     altered_.clock = clock_.get();
     Options options = every_size();
@@ -53,20 +89,24 @@ class RelayHealthTest : public test::ServerTest {
     host_ = std::make_unique<HostBuffer>(driver(), kSize);
     host_->fill_random(9);
     device_ = std::make_unique<DeviceBuffer>(driver(), kSize);
-    stream_ = new_stream();
+    programs_stream = stream_ = new_stream();
   }
 
-  // The copy's bytes arrive, whichever way they go: whether the relay carried some.
-  bool is_relayed() {
+  Outcome copy() {
     MUST(driver(), cuMemsetD8(device_->at(), 0, kSize));
     const Outcome outcome =
         engine_->submit({Direction::kHostToDevice, host_->data(), device_->at(), kSize, stream_});
-    if (outcome != Verdict::kAccelerated) return false;
+    if (outcome != Verdict::kAccelerated) return outcome;
     synchronize(stream_);
     std::vector<uint8_t> seen(kSize);
     MUST(driver(), cuMemcpyDtoH(seen.data(), device_->at(), kSize));
     EXPECT_EQ(std::memcmp(seen.data(), host_->data(), kSize), 0);
-    return (outcome.via & 0b10) != 0;
+    return outcome;
+  }
+  // The copy's bytes arrive, whichever way they go: whether the relay carried some.
+  bool is_relayed() {
+    const Outcome outcome = copy();
+    return outcome == Verdict::kAccelerated && (outcome.via & 0b10) != 0;
   }
   RelayCount count() {
     RelayCount relay;
@@ -107,6 +147,20 @@ TEST_F(RelayHealthTest, ARelayThatRefusesRestsAndComesBack) {
   clock_->leapt_ns += 11 * kSecondNs;
   EXPECT_TRUE(is_relayed());
   EXPECT_EQ(count().state, RelayState::kOpen);
+}
+
+// What the relay does not take goes over the direct path, and the program sees no error.
+TEST_F(RelayHealthTest, ARelayThatRefusesEveryCallHarmsNoCopy) {
+  ASSERT_TRUE(is_relayed());
+  is_relay_dead = true;
+  for (int times = 0; times < 3; ++times) {
+    EXPECT_STREQ(verdict_name(copy().verdict), "accelerated")
+        << "the relay has an error, not the copy";
+    EXPECT_EQ(count().state, RelayState::kResting);
+    clock_->leapt_ns += 11 * kSecondNs;
+  }
+  is_relay_dead = false;
+  EXPECT_TRUE(is_relayed());
 }
 
 TEST_F(RelayHealthTest, TheFirstRefusalIsSaidAndAllAreCounted) {
