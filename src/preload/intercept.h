@@ -6,6 +6,8 @@
 // bytes.
 #pragma once
 
+#include <pthread.h>
+
 #include <optional>
 
 #include "multipath/classify.h"
@@ -26,6 +28,19 @@ inline CUstream per_thread(CUstream stream) {
 /// The segment of a copy in this direction.
 multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CUdeviceptr from,
                               uint64_t size_bytes);
+
+/// While it lives, the thread cannot be cancelled: the cancellation would unwind braid's frames. It
+/// comes at the thread's next cancellation point.
+class UncancelledScope {
+ public:
+  UncancelledScope() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~UncancelledScope() { pthread_setcancelstate(before_, nullptr); }
+  UncancelledScope(const UncancelledScope&) = delete;
+  UncancelledScope& operator=(const UncancelledScope&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 /// One call of a copy. In this order: `may_gain`; if true, `offer`, unless the copy turns out to be
 /// none for braid; `finish` in any case.
@@ -74,6 +89,7 @@ class Interception {
   const Wait wait_;
   const uint64_t size_bytes_;
   void* const function_;  // the driver's
+  const UncancelledScope uncancelled_;
   const bool is_nested_ = ReentryGuard::is_active();
   const ReentryGuard guard_;
   Observation observation_;

@@ -50,6 +50,12 @@ TEST(Endings, ADetachmentWaitsForNoStream) {
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "staged").calls, 2u) << statistics;
 }
 
+// Its frames and those of the threads that help it stay whole.
+TEST(Endings, AThreadThatIsCancelledEndsAfterItsCopy) {
+  const auto statistics = only_statistics(staged("a_cancellation"));
+  EXPECT_GE(counted(statistics, "cuMemcpyHtoD_v2", "staged").calls, 12u) << statistics;
+}
+
 TEST(Endings, ContextsThatGoLeaveNoMemory) {
   const auto statistics = only_statistics(staged("many_contexts"));
   EXPECT_EQ(counted(statistics, "cuMemcpyHtoD_v2", "staged").calls, 9u) << statistics;

@@ -1,5 +1,7 @@
 // Programs in which something ends while other things go on: endings SCENARIO. They look at every
 // byte that they copy.
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -273,12 +275,42 @@ int many_contexts() {
   return 0;
 }
 
+// A thread that copies is cancelled at any time, and ends between two copies.
+int a_cancellation() {
+  use_gpu(0);
+  const CUdeviceptr device = allocate(kSizeBytes);
+  std::vector<uint8_t> host(kSizeBytes), got(kSizeBytes);
+  for (int round = 0; round < 12; ++round) {
+    Random(static_cast<uint64_t>(round)).fill(host.data(), kSizeBytes);
+    std::atomic<bool> has_copied{false};
+    std::thread thread([&] {
+      use_gpu(0);
+      for (;; pthread_testcancel()) {
+        call("cuMemcpyHtoD_v2", device, static_cast<const void*>(host.data()), kSizeBytes);
+        has_copied = true;
+      }
+    });
+    while (!has_copied) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 * round));
+    pthread_cancel(thread.native_handle());
+    thread.join();
+    read_in_pieces(got.data(), device, kSizeBytes);
+    require(got == host, "wrong bytes");
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)()> scenarios = {
-      {"a_thread", a_thread},   {"a_context", a_context},       {"a_hold", a_hold},
-      {"a_refusal", a_refusal}, {"a_detachment", a_detachment}, {"many_contexts", many_contexts},
+      {"a_thread", a_thread},
+      {"a_context", a_context},
+      {"a_hold", a_hold},
+      {"a_refusal", a_refusal},
+      {"a_detachment", a_detachment},
+      {"many_contexts", many_contexts},
+      {"a_cancellation", a_cancellation},
   };
   require(use_lookup("dlsym"), "no driver");
   const auto scenario = scenarios.find(argc > 1 ? argv[1] : "");
