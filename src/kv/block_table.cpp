@@ -50,12 +50,6 @@ void BlockTable::pass(const Marks& passed) {
   host_.pass(passed);
 }
 
-void BlockTable::set_state(Block& block, BlockState state) {
-  --counts_[static_cast<size_t>(block.state)];
-  ++counts_[static_cast<size_t>(state)];
-  block.state = state;
-}
-
 void BlockTable::free_gpu_slot(Block& block) {
   if (block.gpu_slot != Block::kNoSlot) gpu_.give_back(block.gpu_slot, block.last);
   block.gpu_slot = Block::kNoSlot;
@@ -174,24 +168,6 @@ Refusal BlockTable::reopen(BlockId id) {
 
 // ---- Copies ----
 
-BlockTable::Copy BlockTable::begin_sync(BlockId id, Mark mark, const Marks& behind, Then then) {
-  Block* block = find_mutable(id);
-  if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
-  if (block->state == BlockState::kSyncing) return {.refusal = Refusal::kCopying};
-  if (block->state != BlockState::kSealed) return {.refusal = Refusal::kWrongState};
-  if (then == Then::kLeaves && block->users > 0) return {.refusal = Refusal::kInUse};
-  const auto taken = host_.take(behind);
-  if (!taken) return {.refusal = Refusal::kNoHostSlot};
-  block->host_slot = taken->slot;
-  block->last.join(taken->after);
-  block->last.down = mark;
-  set_state(*block, BlockState::kSyncing);
-  block->is_leaving = then == Then::kLeaves;
-  Marks after = taken->after;
-  after.join({.step = block->sealed_in});
-  return {Refusal::kNone, block->gpu_slot, block->host_slot, after};
-}
-
 Refusal BlockTable::end_sync(BlockId id, bool ok) {
   Block* block = find_mutable(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
@@ -208,22 +184,6 @@ Refusal BlockTable::end_sync(BlockId id, bool ok) {
     set_state(*block, BlockState::kSynced);
   }
   return Refusal::kNone;
-}
-
-BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Landing landing,
-                                        const Marks& behind) {
-  Block* block = find_mutable(id);
-  if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
-  if (block->state == BlockState::kLoading) return {.refusal = Refusal::kCopying};
-  if (block->state != BlockState::kHostOnly) return {.refusal = Refusal::kWrongState};
-  const auto taken = gpu_.take(behind);
-  if (!taken) return {.refusal = Refusal::kNoGpuSlot};
-  block->gpu_slot = taken->slot;
-  block->last.join(taken->after);
-  block->last.up = mark;
-  block->landing = landing;
-  set_state(*block, BlockState::kLoading);
-  return {Refusal::kNone, block->gpu_slot, block->host_slot, taken->after};
 }
 
 Refusal BlockTable::end_load(BlockId id, bool ok) {
@@ -271,15 +231,6 @@ Refusal BlockTable::evict(BlockId id) {
   if (block->state != BlockState::kSynced) return Refusal::kWrongState;
   free_gpu_slot(*block);
   set_state(*block, BlockState::kHostOnly);
-  return Refusal::kNone;
-}
-
-Refusal BlockTable::keep(BlockId id) {
-  Block* block = find_mutable(id);
-  if (block == nullptr) return Refusal::kUnknownBlock;
-  if (block->state == BlockState::kLoading) return Refusal::kCopying;
-  if (!block->is_on_gpu()) return Refusal::kWrongState;
-  block->is_leaving = false;
   return Refusal::kNone;
 }
 

@@ -243,4 +243,57 @@ class BlockTable {
   size_t size_ = 0;
 };
 
+// A plan begins thousands of copies. Inline, so that the answers stay in registers: a list that
+// reads the two slots of an answer from memory as one word waits until both have been stored.
+
+inline void BlockTable::set_state(Block& block, BlockState state) {
+  --counts_[static_cast<size_t>(block.state)];
+  ++counts_[static_cast<size_t>(state)];
+  block.state = state;
+}
+
+inline BlockTable::Copy BlockTable::begin_sync(BlockId id, Mark mark, const Marks& behind,
+                                               Then then) {
+  Block* block = find_mutable(id);
+  if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
+  if (block->state == BlockState::kSyncing) return {.refusal = Refusal::kCopying};
+  if (block->state != BlockState::kSealed) return {.refusal = Refusal::kWrongState};
+  if (then == Then::kLeaves && block->users > 0) return {.refusal = Refusal::kInUse};
+  const auto taken = host_.take(behind);
+  if (!taken) return {.refusal = Refusal::kNoHostSlot};
+  block->host_slot = taken->slot;
+  block->last.join(taken->after);
+  block->last.down = mark;
+  set_state(*block, BlockState::kSyncing);
+  block->is_leaving = then == Then::kLeaves;
+  Marks after = taken->after;
+  after.join({.step = block->sealed_in});
+  return {Refusal::kNone, block->gpu_slot, block->host_slot, after};
+}
+
+inline BlockTable::Copy BlockTable::begin_load(BlockId id, Mark mark, Landing landing,
+                                               const Marks& behind) {
+  Block* block = find_mutable(id);
+  if (block == nullptr) return {.refusal = Refusal::kUnknownBlock};
+  if (block->state == BlockState::kLoading) return {.refusal = Refusal::kCopying};
+  if (block->state != BlockState::kHostOnly) return {.refusal = Refusal::kWrongState};
+  const auto taken = gpu_.take(behind);
+  if (!taken) return {.refusal = Refusal::kNoGpuSlot};
+  block->gpu_slot = taken->slot;
+  block->last.join(taken->after);
+  block->last.up = mark;
+  block->landing = landing;
+  set_state(*block, BlockState::kLoading);
+  return {Refusal::kNone, block->gpu_slot, block->host_slot, taken->after};
+}
+
+inline Refusal BlockTable::keep(BlockId id) {
+  Block* block = find_mutable(id);
+  if (block == nullptr) return Refusal::kUnknownBlock;
+  if (block->state == BlockState::kLoading) return Refusal::kCopying;
+  if (!block->is_on_gpu()) return Refusal::kWrongState;
+  block->is_leaving = false;
+  return Refusal::kNone;
+}
+
 }  // namespace braid::kv

@@ -33,8 +33,11 @@ class BraidCopier final : public Copier {
   Carried carried() const override { return carried_; }
 
  private:
+  void list(std::span<const library::Copy> copies);
+
   const BraidCalls braid_;
   Carried carried_;
+  // The entries of the latest batch, then those of larger ones before it.
   std::vector<void*> destinations_;
   std::vector<const void*> sources_;
   std::vector<size_t> sizes_bytes_;

@@ -157,19 +157,13 @@ Refusal RotationEngine::begin_eviction(BlockId id, const Budget& budget, Batch& 
   return refusal;
 }
 
-// Of a block that no later step than `ended_step_` has written.
+// Of a block that no later step than `ended_step_` has written. The answer is not const, here and
+// in `begin_load`: GCC keeps a const one in memory.
 Refusal RotationEngine::add_sync(BlockId id, Then then, Batch& batch) {
-  const BlockTable::Copy copy = table_.begin_sync(id, batch.copies.mark, enqueued(), then);
+  BlockTable::Copy copy = table_.begin_sync(id, batch.copies.mark, enqueued(), then);
   if (copy.refusal != Refusal::kNone) return copy.refusal;
-  add(id, copy, batch);
+  batch.add(id, copy);
   return Refusal::kNone;
-}
-
-void RotationEngine::add(BlockId id, const BlockTable::Copy& copy, Batch& batch) {
-  batch.copies.after.join(copy.after);
-  batch.copies.slots.push_back({copy.gpu_slot, copy.host_slot});
-  batch.blocks.push_back(id);
-  --batch.room_blocks;
 }
 
 void RotationEngine::write_through(const Budget& budget, Submitted& submitted) {
@@ -215,9 +209,9 @@ void RotationEngine::load_part(Course& course, Landing landing, const Budget& bu
 
 Refusal RotationEngine::begin_load(BlockId id, Landing landing, Batch& batch,
                                    Submitted& submitted) {
-  const BlockTable::Copy copy = table_.begin_load(id, batch.copies.mark, landing, enqueued());
+  BlockTable::Copy copy = table_.begin_load(id, batch.copies.mark, landing, enqueued());
   if (copy.refusal == Refusal::kNone) {
-    add(id, copy, batch);
+    batch.add(id, copy);
     submitted.up_bytes += block_bytes();
   } else if (copy.refusal != Refusal::kNoGpuSlot) {
     submitted.refused.emplace_back(id, copy.refusal);

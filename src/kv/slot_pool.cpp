@@ -1,7 +1,6 @@
 #include "kv/slot_pool.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace braid::kv {
 
@@ -16,15 +15,7 @@ void SlotPool::set_free(Slot slot) {
   ++free_count_;
 }
 
-std::optional<SlotPool::Taken> SlotPool::take(const Marks& behind) {
-  if (free_count_ > 0) {
-    while (free_[first_word_] == 0) ++first_word_;
-    uint64_t& word = free_[first_word_];
-    const Slot slot = static_cast<Slot>(first_word_ * 64 + std::countr_zero(word));
-    word &= word - 1;
-    --free_count_;
-    return Taken{slot, {}};
-  }
+std::optional<SlotPool::Taken> SlotPool::take_fenced(const Marks& behind) {
   const auto found = std::find_if(fenced_.begin(), fenced_.end(),
                                   [&](const Taken& fenced) { return behind.covers(fenced.after); });
   if (found == fenced_.end()) return std::nullopt;

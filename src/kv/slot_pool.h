@@ -5,6 +5,7 @@
 // first, so that blocks which move together lie together. Pure; one thread at a time.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -27,7 +28,9 @@ class SlotPool {
 
   /// Takes a free slot, or else the first fenced one whose marks `behind` covers. The caller orders
   /// its stream behind these marks.
-  std::optional<Taken> take(const Marks& behind = {});
+  std::optional<Taken> take(const Marks& behind = {}) {
+    return free_count_ > 0 ? Taken{take_free(), {}} : take_fenced(behind);
+  }
   /// Fences a slot; it becomes free once `after` has passed.
   void give_back(Slot slot, const Marks& after);
   /// `passed` has happened: fenced slots whose marks have passed become free.
@@ -42,6 +45,15 @@ class SlotPool {
 
  private:
   void set_free(Slot slot);
+  std::optional<Taken> take_fenced(const Marks& behind);
+  Slot take_free() {
+    while (free_[first_word_] == 0) ++first_word_;
+    uint64_t& word = free_[first_word_];
+    const Slot slot = static_cast<Slot>(first_word_ * 64 + std::countr_zero(word));
+    word &= word - 1;
+    --free_count_;
+    return slot;
+  }
 
   uint32_t size_;
   uint32_t free_count_;

@@ -177,17 +177,21 @@ Copier::Route Copier::route_between(const Memory& destination, const Memory& sou
 Error Copier::copy_group(Copies group, const Route& route, const CopyCall& order, Scratch& scratch,
                          CallOutcome& call_outcome) {
   const bool to_device = route.kind == Route::Kind::kToDevice;
-  scratch.segments.resize(group.size());
-  std::transform(group.begin(), group.end(), scratch.segments.begin(), [=](const Copy& copy) {
-    return Segment{reinterpret_cast<void*>(to_device ? copy.source : copy.destination),
-                   to_device ? copy.destination : copy.source, copy.size_bytes};
-  });
+  uint64_t size_bytes = 0;
+  scratch.segments.clear();
+  scratch.segments.reserve(group.size());
+  for (const Copy& copy : group) {
+    void* const host = reinterpret_cast<void*>(to_device ? copy.source : copy.destination);
+    const uint64_t device = to_device ? copy.destination : copy.source;
+    scratch.segments.push_back({host, device, copy.size_bytes});
+    size_bytes += copy.size_bytes;
+  }
   const auto native = [&](Verdict why) {
     const bool may_batch = route.may_batch && why != Verdict::kCapturing;
     return copy_natively(driver_, group, order.stream, may_batch, scratch.native);
   };
   const FirstCopies own_link(driver_, group, route.may_batch, order.stream, scratch.native);
-  return carry(order, route, scratch.segments, total_bytes(group), native, call_outcome,
+  return carry(order, route, scratch.segments, size_bytes, native, call_outcome,
                order.spares_target ? &own_link : nullptr);
 }
 

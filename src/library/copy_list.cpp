@@ -63,10 +63,4 @@ Error check_rows(const Rows& rows) {
   return Error::none();
 }
 
-uint64_t total_bytes(std::span<const Copy> copies) {
-  uint64_t total = 0;
-  for (const Copy& copy : copies) total += copy.size_bytes;
-  return total;
-}
-
 }  // namespace braid::library

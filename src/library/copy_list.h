@@ -39,6 +39,4 @@ struct Addresses {
 Error list_copies(const Addresses& destinations, const Addresses& sources,
                   const size_t* sizes_bytes, size_t count, std::vector<Copy>& copies);
 
-uint64_t total_bytes(std::span<const Copy> copies);
-
 }  // namespace braid::library
