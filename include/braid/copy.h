@@ -30,6 +30,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "braid/braid.h"
 #include "braid/status.h"
@@ -160,6 +161,22 @@ class Engine {
       return braid_scatter(get(), destinations.data(), source, sizes.data(), sizes.size(), stream,
                            priority(urgency), outcome);
     });
+  }
+
+  /// The paths that one copy between the host and a GPU (its ordinal) would take now: its own link
+  /// first. Only that one: the copy would be native; none: the engine knows nothing. See
+  /// braid_paths.
+  Result<std::vector<braid_path>> paths(int gpu, bool to_device, size_t size_bytes) {
+    std::vector<braid_path> all(1);
+    for (size_t count = all.size();;) {
+      all.resize(count);
+      const braid_status status =
+          braid_paths(get(), gpu, to_device, size_bytes, all.data(), all.size(), &count);
+      if (status != BRAID_OK) return status_of(status);
+      if (count > all.size()) continue;
+      all.resize(count);
+      return all;
+    }
   }
 
   /// One line of JSON; see braid_stats_json.

@@ -16,6 +16,9 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
+/// Nothing is known of it: no backend measures it, and braid's copies do not foresee it.
+bool is_assumed(const Hop& hop) { return hop.gbps == assumed_cost(hop.kind).gbps; }
+
 HopExplanation explain_hop(const Hop& hop, std::string text, double size_bytes) {
   return {std::move(text), hop.latency_us + size_bytes / (hop.gbps * 1e3)};
 }
@@ -287,7 +290,8 @@ std::vector<CopyPath> Engine::copies_between(const Ends& ends, uint64_t size_byt
   return options_.copy_paths(place.gpu, is_to_gpu, std::min(size_bytes, copy_bytes));
 }
 
-/// Of the main hop the rate is measured, of the others it is assumed.
+/// Of the main hop the rate is measured. Of a file of a peer that is the rail's, and it holds what
+/// the owner's file system takes: a slice ends once it was read and has come, or was written.
 void Engine::explain_hops(const Ends& ends, std::vector<Hop> hops, uint64_t size_bytes,
                           WayExplanation& way) const {
   const Path& path = paths_.at(way.way.way.path);
@@ -299,6 +303,8 @@ void Engine::explain_hops(const Ends& ends, std::vector<Hop> hops, uint64_t size
       hop.latency_us = view.base_latency_us;
       const std::string& by = paths_.at(path.backend_way).text;
       text = hop.kind == HopKind::kRail ? by : text + ", " + by;
+    } else if (is_assumed(hop)) {
+      text += ", assumed";
     }
     way.hops.push_back(explain_hop(hop, std::move(text), static_cast<double>(size_bytes)));
   }

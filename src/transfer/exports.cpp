@@ -1,9 +1,11 @@
 #include "transfer/exports.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -48,6 +50,23 @@ int open_regular(int folder, const std::string& path, uint64_t flags) {
 bool is_same(const struct statx& one, const struct statx& other) {
   return one.stx_ino == other.stx_ino && one.stx_dev_major == other.stx_dev_major &&
          one.stx_dev_minor == other.stx_dev_minor;
+}
+
+/// Others are asked over a network, or by a process (FUSE).
+bool is_local(const Descriptor& file) {
+  constexpr unsigned long kXfs = 0x58465342, kZfs = 0x2fc12fc1;
+  struct statfs about {};
+  if (fstatfs(file.get(), &about) != 0) return false;
+  switch (static_cast<unsigned long>(about.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case kXfs:
+    case kZfs: return true;
+    default: return false;
+  }
 }
 
 Cause cause_of_open(int error) {
@@ -126,6 +145,7 @@ Cause Exports::open_at(int folder, const std::string& within, Rights wanted, boo
     found.identity.born_s = about.stx_btime.tv_sec;
     found.identity.born_ns = about.stx_btime.tv_nsec;
   }
+  found.file.is_local = is_local(found.file.cached);
   found.file.direct = Descriptor(open_beneath(folder, within, access | O_DIRECT));
   // Another file may have come to this path between the two opens.
   struct statx other {};
@@ -219,8 +239,8 @@ void Exports::opened(const std::string& path, Rights wanted, Found& found, const
   if (!is_known) {
     number = next_++;
     closed_.push_front(number);
-    known =
-        files_.emplace(number, File{path, wanted, found.identity, nullptr, closed_.begin()}).first;
+    File made{path, wanted, found.identity, found.file.folder, nullptr, closed_.begin()};
+    known = files_.emplace(number, std::move(made)).first;
   }
   const uint64_t file = number;
   keep_open(file, known->second, std::move(found.file));
@@ -236,6 +256,11 @@ Cause Exports::find(uint64_t number, Rights right, OpenFilePointer& opened) {
   if (file.open != nullptr) open_.splice(open_.begin(), open_, file.use);
   opened = file.open;
   return Cause::kNone;
+}
+
+uint64_t Exports::folder_of(uint64_t number) const {
+  const auto known = files_.find(number);
+  return known == files_.end() ? 0 : known->second.folder;
 }
 
 void Exports::reopen(const Incarnation& peer, uint64_t number, Usable then) {

@@ -28,7 +28,8 @@ namespace braid::transfer {
 struct OpenFile {
   Descriptor cached;
   Descriptor direct;
-  uint64_t folder = 0;  ///< its number in Exports
+  uint64_t folder = 0;    ///< its number in Exports
+  bool is_local = false;  ///< its file system needs no server, and refuses at once what would wait
 };
 using OpenFilePointer = std::shared_ptr<const OpenFile>;
 
@@ -68,6 +69,8 @@ class Exports {
   /// Null without a cause: it is closed, and `reopen` opens it. A file that was replaced or removed
   /// can still be used until it is closed; then kNoFile.
   Cause find(uint64_t file, Rights right, OpenFilePointer& opened);
+  /// The number of the folder that a file lies in. 0: nobody knows the file.
+  uint64_t folder_of(uint64_t file) const;
   void reopen(const Incarnation& peer, uint64_t file, Usable then);
   /// Both.
   void use(const Incarnation& peer, uint64_t file, Rights right, Usable then);
@@ -104,6 +107,7 @@ class Exports {
     std::string path;
     Rights rights = kNoRights;
     Identity identity;
+    uint64_t folder = 0;
     std::shared_ptr<OpenFile> open;     // null: it is closed
     std::list<uint64_t>::iterator use;  // in open_ or closed_
   };

@@ -12,12 +12,14 @@
 
 #include "fabric/slot_map.h"
 #include "transfer/file_jobs.h"
+#include "transfer/folder_queue.h"
 #include "transfer/storage.h"
 
 namespace braid::transfer {
 namespace {
 
 constexpr unsigned kEntries = 256;
+constexpr size_t kOfFolderMax = 64;  // jobs of one folder at a time
 constexpr size_t kBytesAtOnce = 1 << 30;
 
 class Ring final : public FileJobs {
@@ -26,6 +28,10 @@ class Ring final : public FileJobs {
     std::unique_ptr<Ring> ring(new Ring());  // owner: ring
     if (io_uring_queue_init(kEntries, &ring->ring_, 0) != 0) return nullptr;
     ring->is_open_ = true;
+    // A file system that makes its callers wait keeps a worker of the kernel's for each job. By
+    // default there are four for each CPU, which one folder could take. Older kernels refuse this.
+    unsigned workers[] = {kEntries, 0};  // 0: as it was
+    (void)io_uring_register_iowq_max_workers(&ring->ring_, workers);
     ring->told_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (io_uring_register_eventfd(&ring->ring_, ring->told_.get()) != 0) return nullptr;
     return ring;
@@ -43,7 +49,8 @@ class Ring final : public FileJobs {
   }
 
   void start(FileJob job) override {
-    waiting_.push_back(jobs_.add({std::move(job), 0, false}));
+    const uint64_t folder = job.file->folder;
+    waiting_.push(folder, jobs_.add({std::move(job), 0, false}));
     post();
   }
 
@@ -89,10 +96,11 @@ class Ring final : public FileJobs {
   Ring() = default;
 
   void post() {
-    while (!waiting_.empty() && under_way_ < kEntries) {
-      Job& job = *jobs_.find(waiting_.front());
+    while ((!going_on_.empty() || waiting_.has_next()) && under_way_ < kEntries) {
       io_uring_sqe* entry = io_uring_get_sqe(&ring_);
       if (entry == nullptr) break;
+      const uint64_t id = next();
+      Job& job = *jobs_.find(id);
       const bool past_cache = !job.is_cached_only && is_direct(job.what, job.moved_bytes);
       const int file = past_cache ? job.what.file->direct.get() : job.what.file->cached.get();
       std::byte* memory = job.what.memory.data() + job.moved_bytes;
@@ -103,11 +111,20 @@ class Ring final : public FileJobs {
         io_uring_prep_write(entry, file, memory, size, position);
       else
         io_uring_prep_read(entry, file, memory, size, position);
-      io_uring_sqe_set_data64(entry, waiting_.front());
-      waiting_.pop_front();
+      // Many a file system waits for its server within the call that submits, whatever io_uring
+      // asks of it. Workers of the kernel's wait there instead.
+      if (!job.what.file->is_local) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+      io_uring_sqe_set_data64(entry, id);
       ++under_way_;
     }
     io_uring_submit(&ring_);
+  }
+
+  uint64_t next() {
+    if (going_on_.empty()) return waiting_.pop();
+    const uint64_t id = going_on_.front();
+    going_on_.pop_front();
+    return id;
   }
 
   void moved(uint64_t id, int result) {
@@ -115,32 +132,39 @@ class Ring final : public FileJobs {
     const bool is_refused = result == -EINVAL && !job.is_cached_only;
     if (is_refused || result == -EAGAIN || result == -EINTR) {
       job.is_cached_only = job.is_cached_only || is_refused;
-      return waiting_.push_front(id);
+      return going_on_.push_back(id);
     }
     if (result == -EFAULT || result == -ECANCELED) return hand_over(id);
     if (result > 0) job.moved_bytes += static_cast<uint64_t>(result);
     const bool is_whole = job.moved_bytes == job.what.memory.size();
-    if (result > 0 && !is_whole) return waiting_.push_front(id);
-    const std::function<void(Cause)> ended = std::move(job.what.ended);
-    jobs_.erase(id);
+    if (result > 0 && !is_whole) return going_on_.push_back(id);
+    const std::function<void(Cause)> ended = take(id).ended;
     ended(result < 0 ? cause_of_storage(-result) : is_whole ? Cause::kNone : Cause::kOutside);
   }
 
   /// The rest of a job goes to threads. There memory that is not there is an error still.
   void hand_over(uint64_t id) {
-    Job job = std::move(*jobs_.find(id));
-    jobs_.erase(id);
+    const uint64_t moved_bytes = jobs_.find(id)->moved_bytes;
+    FileJob rest = take(id);
     if (threads_ == nullptr) threads_ = open_threads(told_.get());
-    job.what.memory = job.what.memory.subspan(job.moved_bytes);
-    job.what.position += job.moved_bytes;
-    threads_->start(std::move(job.what));
+    rest.memory = rest.memory.subspan(moved_bytes);
+    rest.position += moved_bytes;
+    threads_->start(std::move(rest));
+  }
+
+  FileJob take(uint64_t id) {
+    FileJob job = std::move(jobs_.find(id)->what);
+    jobs_.erase(id);
+    waiting_.end(job.file->folder);
+    return job;
   }
 
   io_uring ring_{};
   bool is_open_ = false;
   Descriptor told_;
   fabric::SlotMap<Job> jobs_;
-  std::deque<uint64_t> waiting_;
+  FolderQueue<uint64_t> waiting_{kOfFolderMax};
+  std::deque<uint64_t> going_on_;      // jobs that have begun and are to be posted again
   unsigned under_way_ = 0;             // in the kernel
   std::unique_ptr<FileJobs> threads_;  // made with the first job that is handed over
 };

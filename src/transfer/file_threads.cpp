@@ -1,7 +1,8 @@
-// FileJobs by pread and pwrite in threads, which are made with the first job.
+// FileJobs by pread and pwrite in threads, which are made when they are needed.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -13,12 +14,14 @@
 
 #include "fabric/thread.h"
 #include "transfer/file_jobs.h"
+#include "transfer/folder_queue.h"
 #include "transfer/storage.h"
 
 namespace braid::transfer {
 namespace {
 
-constexpr size_t kThreads = 4;
+constexpr size_t kThreadsMax = 16;
+constexpr size_t kOfFolderMax = 4;  // threads that work for one folder at a time
 
 Cause run(const FileJob& job) {
   bool is_cached_only = false;
@@ -58,9 +61,11 @@ class Threads final : public FileJobs {
     ++under_way_;
     {
       const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(job));
+      const uint64_t folder = job.file->folder;
+      waiting_.push(folder, std::move(job));
     }
-    if (threads_.size() < kThreads && !add_thread() && threads_.empty()) return give_up();
+    const bool needs_thread = threads_.size() < std::min(under_way_, kThreadsMax);
+    if (needs_thread && !add_thread() && threads_.empty()) return give_up();
     changed_.notify_one();
   }
 
@@ -101,8 +106,8 @@ class Threads final : public FileJobs {
   /// Ends the jobs that wait, since no thread does them: at the next step, as all jobs end.
   void give_up() {
     const std::lock_guard lock(mutex_);
-    for (FileJob& job : waiting_) ended_.emplace_back(std::move(job), Cause::kTooMuch);
-    waiting_.clear();
+    for (FileJob& job : waiting_.take_waiting())
+      ended_.emplace_back(std::move(job), Cause::kTooMuch);
     tell();
   }
 
@@ -114,13 +119,13 @@ class Threads final : public FileJobs {
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return is_ending_ || !waiting_.empty(); });
+      changed_.wait(lock, [this] { return is_ending_ || waiting_.has_next(); });
       if (is_ending_) return;
-      FileJob job = std::move(waiting_.front());
-      waiting_.pop_front();
+      FileJob job = waiting_.pop();
       lock.unlock();
       const Cause cause = run(job);
       lock.lock();
+      waiting_.end(job.file->folder);
       ended_.emplace_back(std::move(job), cause);
       tell();
     }
@@ -131,7 +136,7 @@ class Threads final : public FileJobs {
   size_t under_way_ = 0;
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  std::deque<FileJob> waiting_;
+  FolderQueue<FileJob> waiting_{kOfFolderMax};
   std::deque<std::pair<FileJob, Cause>> ended_;
   bool is_ending_ = false;
   std::vector<std::thread> threads_;

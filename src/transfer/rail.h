@@ -142,6 +142,17 @@ class Rail {
     uint64_t asked_ns = 0;
     bool is_confirmed = false;
   };
+  /// Reads by the peer of a link, of the files of one folder.
+  struct FolderReads {
+    std::deque<uint64_t> waiting;  // reads that are not completely cut into parts
+    size_t parts = 0;              // of the rail's stage, which its reads hold
+    size_t reading = 0;            // those of them for which the file system has not answered
+    bool is_in_turn = false;       // in file_readers_
+  };
+  struct FileReader {
+    uint64_t link = 0;
+    uint64_t folder = 0;
+  };
   struct Link {
     uint64_t peer = 0;    // fabric's
     uint64_t engine = 0;  // fabric's number of the other rail
@@ -167,12 +178,11 @@ class Rail {
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
     size_t lent_max = 64;  // above this size, loans that were taken back are removed from `lent`
-    std::vector<Refusal> refusals;        // to be sent
-    size_t serving = 0;                   // reads of the peer under way
-    std::deque<uint64_t> file_reads;      // reads of files that are not completely cut into parts
-    size_t stage_parts = 0;               // parts of the rail's stage that these reads hold
-    bool is_file_reader = false;          // in file_readers_
-    std::vector<uint64_t> closed_grants;  // not fenced yet
+    std::vector<Refusal> refusals;            // to be sent
+    size_t serving = 0;                       // reads of the peer under way
+    std::map<uint64_t, FolderReads> folders;  // by the folder's number in Exports
+    size_t stage_parts = 0;                   // parts of the rail's stage that these reads hold
+    std::vector<uint64_t> closed_grants;      // not fenced yet
     // Files that this side writes.
     uint64_t stage_asked_ns = 0;  // 0: it has not asked
     uint64_t stage_target = 0;
@@ -207,6 +217,7 @@ class Rail {
   /// A read of a file by the peer.
   struct FileRead {
     uint64_t link = 0;
+    uint64_t folder = 0;
     ReadRequest request;
     uint64_t target = 0;
     uint64_t step_bytes = 0;  // of a part
@@ -336,8 +347,11 @@ class Rail {
 
   // rail_file_reads.cpp: files that the peer reads
   Cause serve_file(uint64_t id, Link& link, const ReadRequest& read);
+  void put_in_turn(const FileReader& reader);
   void read_files();
-  bool read_next_part(Link& link);
+  bool may_take_part(const Link& link, const FolderReads& folder) const;
+  bool read_next_part(Link& link, FolderReads& folder);
+  void start_part(Link& link, FolderReads& folder, OpenFilePointer file, StagePart memory);
   void reopen(uint64_t read, const Link& link);
   StagePart take_stage_part();
   void part_read(uint64_t part, Cause cause);
@@ -376,9 +390,9 @@ class Rail {
   fabric::SlotMap<FilePart> file_parts_;
   fabric::SlotMap<FileRead> file_reads_;
   fabric::SlotMap<ReadPart> read_parts_;
-  std::deque<uint64_t> file_readers_;  // links with file reads that are not completely cut, in turn
-  std::vector<StagePart> stage_parts_;  // the free ones
-  size_t stage_parts_held_ = 0;         // the number that links hold
+  std::deque<FileReader> file_readers_;  // who has file reads that are not completely cut, in turn
+  std::vector<StagePart> stage_parts_;   // the free ones
+  size_t stage_parts_held_ = 0;          // the number that links hold
 };
 
 }  // namespace braid::transfer

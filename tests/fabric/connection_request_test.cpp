@@ -15,6 +15,7 @@
 
 #include "fabric/calling_process.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/other_library.h"
 
 namespace braid::fabric {
 namespace {
@@ -164,6 +165,15 @@ TEST_F(ConnectionRequestTest, OfAProcessThatWasKilled) {
 }
 
 TEST_F(ConnectionRequestTest, OfAProcessWhoseFilesWereRemoved) {
+  Caller caller(domain_->address(), "dies");
+  caller.wait_for_word();
+  caller.remove_files();
+  expect_others_are_heard();
+}
+
+TEST_F(ConnectionRequestTest, AreAnsweredWhereAnotherBraidLibraryOfTheProcessHasEngines) {
+  const test::OtherLibrary other("shm");
+  expect_that_it_goes_on_at<NoDescriptors>();
   Caller caller(domain_->address(), "dies");
   caller.wait_for_word();
   caller.remove_files();

@@ -17,6 +17,7 @@
 
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/quirks.h"
+#include "fabric/other_library.h"
 #include "fabric/telling_process.h"
 #include "fabric/two_users.h"
 #include "host/file.h"
@@ -61,6 +62,7 @@ class StrangersTest : public testing::TestWithParam<const char*> {
     if (seen_ != nullptr) munmap(seen_, sizeof *seen_);
   }
   void open() { domain_ = ofi::open_domain(*ofi::find_quirks(GetParam()), "127.0.0.1").value(); }
+  void expect_not_taken();
   void poll() {
     Completion completion;
     while (domain_->poll({&completion, 1}) > 0)
@@ -77,9 +79,7 @@ INSTANTIATE_TEST_SUITE_P(All, StrangersTest, testing::Values("tcp;ofi_rxm", "net
                            return std::string(all.param) == "net" ? "net" : "tcp";
                          });
 
-/// libfabric would believe it whatever port of another process it names, and send there what is for
-/// that process.
-TEST_P(StrangersTest, AConnectionOfAnotherUserIsNotTaken) {
+void StrangersTest::expect_not_taken() {
   const uint32_t door = domain_->open_door().value();
   const std::array entrances = {socket_address(domain_->address()),
                                 socket_address(domain_->door_address(door))};
@@ -108,6 +108,15 @@ TEST_P(StrangersTest, AConnectionOfAnotherUserIsNotTaken) {
     poll();
     return domain_->rejections().refused == 2 && seen_->has_ended;
   }));
+}
+
+/// libfabric would believe it whatever port of another process it names, and send there what is for
+/// that process.
+TEST_P(StrangersTest, AConnectionOfAnotherUserIsNotTaken) { expect_not_taken(); }
+
+TEST_P(StrangersTest, NorIsItWhereAnotherBraidLibraryOfTheProcessHasEngines) {
+  const test::OtherLibrary other(GetParam());
+  expect_not_taken();
 }
 
 /// The rail of a stranger who does not look at users himself.

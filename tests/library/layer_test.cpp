@@ -2,7 +2,10 @@
 #include <braid/copy.h>
 
 #include <array>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <type_traits>
+#include <vector>
 
 #include "fixture.h"
 
@@ -50,6 +53,31 @@ TEST_F(LayerTest, CopiesBothWaysAfterItWasMoved) {
   ASSERT_TRUE(statistics.ok());
   EXPECT_NE(statistics.value().find("\"braid_scatter\""), std::string::npos);
   EXPECT_EQ(statistics.value().back(), '}');
+}
+
+TEST_F(LayerTest, PathsAreAllOfThoseThatACopyTakes) {
+  constexpr size_t kLarge = 32 << 20;
+  Engine engine = open();
+  ASSERT_TRUE(engine.prepare().ok());
+  HostBuffer host(driver(), kLarge);
+  DeviceBuffer device(driver(), kLarge);
+  host.fill_random(2);
+  const auto planned = engine.paths(0, true, kLarge);
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  ASSERT_GT(planned.value().size(), 1u);
+  EXPECT_EQ(planned.value().front().gpu, 0);
+  const CUstream stream = new_stream();
+  ASSERT_TRUE(engine.copy(at(device.at()), host.data(), kLarge, stream).ok());
+  synchronize(stream);
+  std::vector<std::byte> there(kLarge);
+  ASSERT_EQ(driver().cuMemcpyDtoH(there.data(), device.at(), kLarge), CUDA_SUCCESS);
+  EXPECT_EQ(std::memcmp(there.data(), host.data(), kLarge), 0);
+  std::map<int, uint64_t> expected, carried;
+  for (const braid_path& path : planned.value()) expected[path.gpu] = path.size_bytes;
+  const auto counted = nlohmann::json::parse(engine.statistics().value()).at("braid").at("paths");
+  for (const auto& path : counted) carried[path.at("via")] = path.at("bytes");
+  EXPECT_EQ(carried, expected);
+  EXPECT_TRUE(engine.paths(99, true, kLarge).value().empty()) << "there is no such GPU";
 }
 
 TEST_F(LayerTest, ErrorsCarryTheWordsAndTheDriversResult) {

@@ -1,7 +1,6 @@
 // File systems that do not answer an `open`: here a lease that a test holds on the file, for which
-// the kernel lets every other `open` wait.
+// the kernel lets every other `open` wait. And those that do not answer reads (hung_folder.h).
 #include <dirent.h>
-#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "transfer/hung_folder.h"
 #include "transfer/leased_file.h"
 #include "transfer/owner.h"
 
@@ -51,14 +51,9 @@ class TransferBlockedFiles : public testing::Test {
 
   /// A process that keeps few files open.
   std::unique_ptr<Owner> owner_of_few() const {
-    rlimit before{};
-    getrlimit(RLIMIT_NOFILE, &before);
-    const rlimit few{256, before.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &few);
-    auto owner = std::make_unique<Owner>(
+    const FewDescriptors few;
+    return std::make_unique<Owner>(
         std::vector<std::string>{"provider=tcp;ofi_rxm", "writable=" + root.string()});
-    setrlimit(RLIMIT_NOFILE, &before);
-    return owner;
   }
   static Transfer::Options options() {
     Transfer::Options options;
@@ -71,12 +66,8 @@ class TransferBlockedFiles : public testing::Test {
     EXPECT_TRUE(file.ok()) << file.status().message();
     return file.ok() ? file.value() : Transfer::Segment{};
   }
-  /// Until the file that was opened before is closed at the owner.
-  void use_others(Initiator& me) const {
-    for (int i = 0; i < 40; ++i) open(me, "other" + std::to_string(i));
-  }
   /// Memory of the owner, and a file that lies beside.
-  void others_go_on(Initiator& me, const Owner& owner, Transfer::Segment model) const {
+  static void others_go_on(Initiator& me, const Owner& owner, Transfer::Segment model) {
     for (int turn = 0; turn < 10; ++turn) {
       Transfer::Request file = me.read(0, kBytes);
       file.segment = model;
@@ -90,6 +81,25 @@ class TransferBlockedFiles : public testing::Test {
   const fs::path root =
       fs::path(testing::TempDir()) / ("braid-blocked-" + std::to_string(getpid()));
   const fs::path leased = root / "leased";
+};
+
+/// A file that is open at its user, and was closed at its owner, who has to open it again.
+class TransferClosedFiles : public TransferBlockedFiles {
+ protected:
+  TransferClosedFiles() {
+    for (int i = 0; i < 40; ++i) open(me, "other" + std::to_string(i));
+    lease.emplace(leased);
+  }
+  Transfer::Request of_file(Transfer::Request request, std::chrono::microseconds limit = {}) const {
+    request.segment = file;
+    request.limit = limit;
+    return request;
+  }
+
+  const std::unique_ptr<Owner> owner = owner_of_few();
+  Initiator me{*owner, options()};
+  const Transfer::Segment file = open(me, "leased");
+  std::optional<Lease> lease;
 };
 
 TEST_F(TransferBlockedFiles, WhileOneIsOpenedEverythingElseOfItsOwnerGoesOn) {
@@ -114,41 +124,26 @@ TEST_F(TransferBlockedFiles, WhileOneIsOpenedEverythingElseOfItsOwnerGoesOn) {
   EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt);
 }
 
-/// A file that is open at its user may be closed at its owner, who opens it again.
-TEST_F(TransferBlockedFiles, RequestsForOneThatIsOpenedAgainWaitOrMeetTheirDeadline) {
-  const std::unique_ptr<Owner> owner = owner_of_few();
-  Initiator me(*owner, options());
-  const Transfer::Segment file = open(me, "leased");
-  use_others(me);
-  Lease lease(leased);
-  Transfer::Request patient = me.read(0, 1 << 20, kBytes + (1 << 20)),
-                    late = me.read(0, 4096, kBytes + 8192);
-  patient.segment = late.segment = file;
-  late.limit = 200ms;
-  const Transfer::Batch waits = me.submit({patient}), ends = me.submit({late});
-  EXPECT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+TEST_F(TransferClosedFiles, RequestsForOneThatIsOpenedAgainWaitOrMeetTheirDeadline) {
+  const Transfer::Request patient = of_file(me.read(0, 1 << 20, kBytes + (1 << 20)));
+  const Transfer::Batch waits = me.submit({patient}),
+                        ends = me.submit({of_file(me.read(0, 4096, kBytes + 8192), 200ms)});
+  EXPECT_TRUE(eventually([&] { return lease->holds_somebody(); }));
   others_go_on(me, *owner, open(me, "model"));
   EXPECT_EQ(me.end(ends).front().cause, Cause::kDeadline);
-  EXPECT_TRUE(lease.holds_somebody()) << "the others have waited for it";
+  EXPECT_TRUE(lease->holds_somebody()) << "the others have waited for it";
   EXPECT_FALSE(me.transfer.wait(waits, 0ms).value());
-  lease.end();
+  lease->end();
   EXPECT_EQ(me.end(waits).front().cause, Cause::kDone);
   EXPECT_EQ(wrong_at({static_cast<std::byte*>(patient.local), patient.size_bytes}, 1),
             std::nullopt);
 }
 
 /// What is late there is seen by its deadline alone: the way itself works.
-TEST_F(TransferBlockedFiles, RequestsMeetTheirDeadlineWhileOthersGoOnOverTheOnlyWay) {
-  const std::unique_ptr<Owner> owner = owner_of_few();
-  Initiator me(*owner, options());
-  const Transfer::Segment file = open(me, "leased");
-  use_others(me);
-  Lease lease(leased);
-  Transfer::Request read = me.read(0, 1 << 20, kBytes), write = me.write(0, 1 << 20, kBytes);
-  read.segment = write.segment = file;
-  read.limit = write.limit = 200ms;
+TEST_F(TransferClosedFiles, RequestsMeetTheirDeadlineWhileOthersGoOnOverTheOnlyWay) {
   const auto submitted = std::chrono::steady_clock::now();
-  const Transfer::Batch reads = me.submit({read}), writes = me.submit({write});
+  const Transfer::Batch reads = me.submit({of_file(me.read(0, 1 << 20, kBytes), 200ms)}),
+                        writes = me.submit({of_file(me.write(0, 1 << 20, kBytes), 200ms)});
   const auto have_ended = [&] {
     return me.transfer.wait(reads, 0ms).value() && me.transfer.wait(writes, 0ms).value();
   };
@@ -157,34 +152,48 @@ TEST_F(TransferBlockedFiles, RequestsMeetTheirDeadlineWhileOthersGoOnOverTheOnly
   ASSERT_TRUE(have_ended()) << "they wait as long as others go on";
   EXPECT_EQ(me.end(reads).front().cause, Cause::kDeadline);
   EXPECT_EQ(me.end(writes).front().cause, Cause::kDeadline);
-  EXPECT_TRUE(lease.holds_somebody());
+  EXPECT_TRUE(lease->holds_somebody());
   const auto report = nlohmann::json::parse(me.transfer.report(Transfer::Form::kJson).value());
   EXPECT_EQ(report.at("braid_transfer").at("fences"), 0) << "the others had to wait";
-  lease.end();
+  lease->end();
   EXPECT_EQ(me.run({me.read(owner->addresses[Owner::kBoth], 4096)}), std::vector{Cause::kDone});
   EXPECT_EQ(wrong_in_file(leased, 1), std::nullopt);
 }
 
-TEST_F(TransferBlockedFiles, AWriteThatWasGivenUpWritesNothingOnceTheFileIsOpen) {
-  const std::unique_ptr<Owner> owner = owner_of_few();
-  Initiator me(*owner, options());
-  const Transfer::Segment file = open(me, "leased");
-  use_others(me);
-  Lease lease(leased);
+TEST_F(TransferClosedFiles, AWriteThatWasGivenUpWritesNothingOnceTheFileIsOpen) {
   fill(me.memory, 3);
-  Transfer::Request late = me.write(0, kBytes);
-  late.segment = file;
-  late.limit = 200ms;
-  const Transfer::Batch ends = me.submit({late});
-  EXPECT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  const Transfer::Batch ends = me.submit({of_file(me.write(0, kBytes), 200ms)});
+  EXPECT_TRUE(eventually([&] { return lease->holds_somebody(); }));
   EXPECT_EQ(me.end(ends).front().cause, Cause::kDeadline);
-  EXPECT_TRUE(lease.holds_somebody());
-  lease.end();
-  Transfer::Request whole = me.read(0, kBytes);
-  whole.segment = file;
-  EXPECT_EQ(me.run({whole}), std::vector{Cause::kDone});
+  EXPECT_TRUE(lease->holds_somebody());
+  lease->end();
+  EXPECT_EQ(me.run({of_file(me.read(0, kBytes))}), std::vector{Cause::kDone});
   EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt);
   EXPECT_EQ(wrong_in_file(leased, 1), std::nullopt);
+}
+
+/// Reads that meet their deadlines, together of more than the owner has memory for.
+TEST_F(TransferBlockedFiles, AFolderThatAnswersNoReadLeavesTheOthersTheirShareOfTheLink) {
+  HungFolder hung(root / "hung");
+  if (!hung.is_mounted()) GTEST_SKIP() << "this process may not mount FUSE";
+  const Owner owner({"provider=tcp;ofi_rxm", "readable=" + (root / "hung").string(),
+                     "writable=" + root.string()});
+  Initiator me(owner, options());
+  const Transfer::Segment model = open(me, "model");
+  Transfer::Request read = me.read(0, 1 << 20, kBytes);
+  read.segment =
+      me.transfer.open_file(me.segment, "readable/file", {true, false}, Initiator::kLimit).value();
+  for (int i = 0; i < 20; ++i) {
+    read.limit = 50ms;
+    EXPECT_EQ(me.run({read}), std::vector{Cause::kDeadline});
+  }
+  EXPECT_GT(hung.waiting(), 0u);
+  others_go_on(me, owner, model);
+  hung.answer();
+  read.limit = {};
+  EXPECT_EQ(me.run({read}), std::vector{Cause::kDone});
+  EXPECT_EQ(wrong_at({static_cast<std::byte*>(read.local), read.size_bytes}, HungFolder::kSeed),
+            std::nullopt);
 }
 
 /// Of this process itself, whose engine is closed while the file system still does not answer.
@@ -213,12 +222,9 @@ TEST_F(TransferBlockedFiles, OfItsOwnHoldUpNoEngineNorItsEnd) {
 
 /// They wait for a file that is opened again.
 TEST_F(TransferBlockedFiles, RequestsForOwnFilesMeetTheirDeadline) {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  const rlimit few{256, before.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &few);
+  std::optional<FewDescriptors> few(std::in_place);
   auto transfer = Transfer::open({}).value();
-  setrlimit(RLIMIT_NOFILE, &before);
+  few.reset();
   ASSERT_TRUE(transfer.export_folder("store", root.string(), {true, true}).ok());
   const auto own = transfer.open_segment(transfer.name().value(), 10s).value();
   const auto file = transfer.open_file(own, "store/leased", {true, true}, 10s).value();

@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "transfer/hung_folder.h"
 #include "transfer/pattern.h"
 
 namespace braid::transfer {
@@ -26,8 +28,12 @@ class FileJobsTest : public testing::TestWithParam<bool> {
     path_ = testing::TempDir() + "/braid-jobs-" + std::to_string(getpid());
     file_->cached = Descriptor(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600));
     file_->direct = Descriptor(open(path_.c_str(), O_RDWR | O_DIRECT));
+    file_->is_local = true;
   }
-  void TearDown() override { unlink(path_.c_str()); }
+  void TearDown() override {
+    unlink(path_.c_str());
+    std::filesystem::remove(path_ + "-hung");
+  }
 
   void start(bool is_write, MutableBytes memory, uint64_t position, Cause& cause) {
     ++started_;
@@ -37,12 +43,15 @@ class FileJobsTest : public testing::TestWithParam<bool> {
                   }});
   }
   void wait() {
-    while (ended_ < started_) {
+    wait_for(ended_, started_);
+    EXPECT_EQ(jobs_->under_way(), 0u);
+  }
+  void wait_for(const size_t& ended, size_t count) {
+    while (ended < count) {
       pollfd awaited{jobs_->descriptor(), POLLIN, 0};
-      ASSERT_EQ(poll(&awaited, 1, 10'000), 1);
+      ASSERT_EQ(poll(&awaited, 1, 10'000), 1) << "they do not end";
       jobs_->step();
     }
-    EXPECT_EQ(jobs_->under_way(), 0u);
   }
 
   std::unique_ptr<FileJobs> jobs_;
@@ -196,6 +205,40 @@ TEST_P(FileJobsTest, MemoryThatIsNotThereIsAnError) {
   wait();
   EXPECT_EQ(cause, Cause::kFileError);
   EXPECT_EQ(next, Cause::kNone);
+}
+
+/// As many as there are threads or entries of the ring, of a folder that does not answer.
+TEST_P(FileJobsTest, AFolderThatDoesNotAnswerLeavesRoomForTheOthers) {
+  constexpr size_t kHung = 300;
+  test::HungFolder hung(path_ + "-hung");
+  if (!hung.is_mounted()) GTEST_SKIP() << "this process may not mount FUSE";
+  const auto stuck = std::make_shared<OpenFile>();
+  stuck->cached = Descriptor(open((path_ + "-hung/file").c_str(), O_RDONLY));
+  stuck->direct = Descriptor(open((path_ + "-hung/file").c_str(), O_RDONLY | O_DIRECT));
+  stuck->folder = 1;
+  file_->folder = 2;
+  std::vector<std::byte> bytes(kHung * 4096), good(5000);
+  test::fill(good, 9);
+  ASSERT_EQ(pwrite(file_->cached.get(), good.data(), good.size(), 0), 5000);
+  test::fill(good, 0);
+  std::vector<Cause> causes(kHung, Cause::kPathFailed);
+  size_t read = 0;
+  for (size_t i = 0; i < kHung; ++i)
+    jobs_->start(
+        {false, stuck, MutableBytes(bytes).subspan(i * 4096, 4096), i * 4096, [&, i](Cause cause) {
+           causes[i] = cause;
+           ++read;
+         }});
+  Cause other = Cause::kPathFailed;
+  start(false, good, 0, other);
+  wait_for(ended_, 1);
+  EXPECT_EQ(other, Cause::kNone);
+  EXPECT_EQ(test::wrong_at(good, 9), std::nullopt);
+  EXPECT_EQ(read, 0u);
+  hung.answer();
+  wait_for(read, kHung);
+  EXPECT_EQ(causes, std::vector(kHung, Cause::kNone));
+  EXPECT_EQ(test::wrong_at(bytes, test::HungFolder::kSeed), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FileJobsTest, testing::Bool(), [](const auto& is_ring) {

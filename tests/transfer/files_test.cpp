@@ -94,6 +94,18 @@ TEST_P(TransferFiles, AreReadAtEveryPlace) {
         << each.size_bytes;
 }
 
+/// Its owner alone sees how long the file system takes.
+TEST_P(TransferFiles, OfAPeerAreSaidToBeAssumedByExplain) {
+  Transfer::Request whole = me.read(0, kBytes);
+  whole.segment =
+      me.transfer.open_file(me.segment, "readable/model", {true, false}, Initiator::kLimit).value();
+  EXPECT_EQ(me.run({whole}), std::vector{TransferCause::kDone});
+  EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt);
+  const std::string text = me.transfer.explain(whole, Transfer::Form::kText).value();
+  EXPECT_NE(text.find("a file to host memory, assumed"), std::string::npos) << text;
+  EXPECT_EQ(text.find("assumed", text.find("assumed") + 1), std::string::npos) << text;
+}
+
 TEST_P(TransferFiles, AreWrittenAndMade) {
   const auto file = open("writable/new", {true, true}).value();
   fill(me.memory, 3);

@@ -1,6 +1,4 @@
 // GPU memory and files of the process, while a file system does not answer an `open`.
-#include <sys/resource.h>
-
 #include "transfer/leased_file.h"
 #include "transfer/own_gpu.h"
 
@@ -11,12 +9,8 @@ namespace {
 class TransferOwnGpuFewFiles : public TransferOwnGpu {
  protected:
   void SetUp() override {
-    rlimit before{};
-    getrlimit(RLIMIT_NOFILE, &before);
-    const rlimit few{256, before.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &few);
+    const FewDescriptors few;
     TransferOwnGpu::SetUp();
-    setrlimit(RLIMIT_NOFILE, &before);
   }
 };
 

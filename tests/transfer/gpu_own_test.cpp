@@ -144,6 +144,7 @@ TEST_F(TransferOwnGpu, ExplainNamesTheHops) {
   const std::string text = transfer_->explain(read, Transfer::Form::kText).value();
   EXPECT_NE(text.find("a file to host memory"), std::string::npos) << text;
   EXPECT_NE(text.find("host memory to GPU 0"), std::string::npos) << text;
+  EXPECT_EQ(text.find("a file to host memory, assumed"), std::string::npos) << text;
   const std::string direct =
       transfer_
           ->explain(request(Operation::kWrite, host().data(), on(0), kBytes), Transfer::Form::kJson)

@@ -1,9 +1,11 @@
-// A file whose `open` waits until a test lets it go on: by a lease (fcntl, F_SETLEASE).
+// A file whose `open` waits until a test lets it go on: by a lease (fcntl, F_SETLEASE). And a limit
+// of descriptors, by which an engine closes such a file before.
 #pragma once
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +13,23 @@
 #include "support/eventually.h"
 
 namespace braid::transfer::test {
+
+/// While it lives, this process may have few descriptors. An engine that is opened meanwhile, here
+/// or in a child, keeps 32 files open that nobody uses.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{256, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 /// Nobody else has the file open, and nobody opens it until the end.
 class Lease {

@@ -26,6 +26,13 @@ TEST(Cluster, EveryFigureHasASource) {
       EXPECT_GT((one.*row.figure).source.size(), 15u) << one.name << " " << row.name;
 }
 
+/// So they need no distances between nodes: a node has one other, however far it is
+/// (tests/transfer/places_test.cpp).
+TEST(Cluster, NoNodeHasTwoOthers) {
+  for (const Cluster& one : {clusters().testbed, clusters().limited})
+    EXPECT_LE(one.numa_nodes, 2) << one.name;
+}
+
 TEST(Cluster, WhatIsWrongIsNamed) {
   const std::string path = testing::TempDir() + "/broken_cluster.json";
   std::ifstream file(BRAID_PROFILES "/clusters/limited-rails.json");

@@ -58,26 +58,6 @@ Directory& directory() {
   return directory;
 }
 
-/// What libfabric has called before: another library of this process may have guards of its own
-/// there, and looks first.
-template <typename Function>
-class Before {
- public:
-  Status replace(void* libfabric, const char* name, Function* replacement) {
-    BRAID_LET(before, replace_import(libfabric, name, reinterpret_cast<void*>(replacement)));
-    function_ = reinterpret_cast<Function*>(before);
-    return {};
-  }
-  template <typename... Arguments>
-  auto operator()(Arguments... arguments) const {
-    Function* before = nullptr;
-    while (before == nullptr) before = function_;  // it is being replaced just now
-    return before(arguments...);
-  }
-
- private:
-  std::atomic<Function*> function_ = nullptr;
-};
 constinit Before<int(int, int)> listen_before;
 constinit Before<int(int, sockaddr*, socklen_t*)> accept_before;
 constinit Before<int(int, int, int, void*, socklen_t*)> getsockopt_before;

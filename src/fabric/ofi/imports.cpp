@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <string>
 
@@ -34,6 +35,29 @@ void** slot_of(const link_map& module, const char* name) {
   return nullptr;
 }
 
+/// Exchanges the function there. The page is read-only since the loader has filled it (RELRO).
+Result<void*> exchange(void** slot, void* function) {
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  void* const page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1));
+  if (mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)
+    return Status::error(std::strerror(errno));
+  void* const before = std::atomic_ref<void*>(*slot).exchange(function);
+  mprotect(page, page_bytes, PROT_READ);
+  return before;
+}
+
+/// Calls it while nobody else of this process does: under the loader's lock, the only one that two
+/// braid libraries have in common.
+template <typename Call>
+void call_alone(Call call) {
+  dl_iterate_phdr(
+      [](dl_phdr_info*, size_t, void* its) {
+        (*static_cast<Call*>(its))();
+        return 1;  // once
+      },
+      &call);
+}
+
 }  // namespace
 
 Result<void*> replace_import(void* library, const char* name, void* replacement) {
@@ -43,13 +67,9 @@ Result<void*> replace_import(void* library, const char* name, void* replacement)
     return Status::error(what + ": " + std::string(dlerror()));
   void** const slot = slot_of(*module, name);
   if (slot == nullptr) return Status::error(what + " is not there");
-  // The page is read-only since the loader has filled it (RELRO).
-  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  void* const page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1));
-  if (mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)
-    return Status::error(what + " cannot be changed: " + std::strerror(errno));
-  void* const before = std::atomic_ref<void*>(*slot).exchange(replacement);
-  mprotect(page, page_bytes, PROT_READ);
+  Result<void*> before = nullptr;
+  call_alone([&] { before = exchange(slot, replacement); });
+  if (!before.ok()) return Status::error(what + " cannot be changed: " + before.status().message());
   return before;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/try.h"
 #include "fabric/ofi/doorbell.h"
 #include "fabric/ofi/imports.h"
 #include "host/process_file.h"
@@ -83,9 +84,21 @@ bool try_lock(pthread_spinlock_t* lock, int32_t word) {
 
 void set_free(pthread_spinlock_t* lock) { word_of(lock).store(kFree, std::memory_order_release); }
 
+using SpinCall = int(pthread_spinlock_t*);
+using MutexCall = int(pthread_mutex_t*);
+constinit Before<SpinCall> spin_lock_before, spin_trylock_before, spin_unlock_before;
+constinit Before<MutexCall> mutex_lock_before, mutex_unlock_before;
+
+/// Whether a call is none of this library's, and another library is to look at it. What would be
+/// libc's is done here: its functions keep counts in the word.
+bool is_of_other_library(const Before<SpinCall>& before, SpinCall* of_libc) {
+  return current == nullptr && !before.is(of_libc);
+}
+
 // ---- What libfabric calls ----
 
 int spin_lock(pthread_spinlock_t* lock) {
+  if (is_of_other_library(spin_lock_before, pthread_spin_lock)) return spin_lock_before(lock);
   RobustCalls* const calls = current;
   const int32_t word = calls != nullptr ? calls->word() : held_word(0);
   if (calls != nullptr && calls->holds(lock)) return 0;
@@ -100,42 +113,37 @@ int spin_lock(pthread_spinlock_t* lock) {
 }
 
 int spin_trylock(pthread_spinlock_t* lock) {
+  if (is_of_other_library(spin_trylock_before, pthread_spin_trylock))
+    return spin_trylock_before(lock);
   const int32_t word = current != nullptr ? current->word() : held_word(0);
   return try_lock(lock, word) ? 0 : EBUSY;
 }
 
 int spin_unlock(pthread_spinlock_t* lock) {
+  if (is_of_other_library(spin_unlock_before, pthread_spin_unlock)) return spin_unlock_before(lock);
   if (current == nullptr || !current->holds(lock)) set_free(lock);
   return 0;
 }
 
 int mutex_lock(pthread_mutex_t* mutex) {
-  const int answer = pthread_mutex_lock(mutex);
+  const int answer = mutex_lock_before(mutex);
   if (answer == 0 && current != nullptr) current->mutex_locked(mutex);
   return answer;
 }
 
 int mutex_unlock(pthread_mutex_t* mutex) {
   if (current != nullptr) current->mutex_unlocked(mutex);
-  return pthread_mutex_unlock(mutex);
+  return mutex_unlock_before(mutex);
 }
 
 }  // namespace
 
 Status make_locks_robust(void* libfabric) {
-  const struct {
-    const char* name;
-    void* replacement;
-  } imports[] = {{"pthread_spin_trylock", reinterpret_cast<void*>(spin_trylock)},
-                 {"pthread_spin_unlock", reinterpret_cast<void*>(spin_unlock)},
-                 {"pthread_mutex_lock", reinterpret_cast<void*>(mutex_lock)},
-                 {"pthread_mutex_unlock", reinterpret_cast<void*>(mutex_unlock)},
-                 {"pthread_spin_lock", reinterpret_cast<void*>(spin_lock)}};
-  for (const auto& import : imports)
-    if (const auto before = replace_import(libfabric, import.name, import.replacement);
-        !before.ok())
-      return before.status();
-  return {};
+  BRAID_TRY(spin_trylock_before.replace(libfabric, "pthread_spin_trylock", spin_trylock));
+  BRAID_TRY(spin_unlock_before.replace(libfabric, "pthread_spin_unlock", spin_unlock));
+  BRAID_TRY(mutex_lock_before.replace(libfabric, "pthread_mutex_lock", mutex_lock));
+  BRAID_TRY(mutex_unlock_before.replace(libfabric, "pthread_mutex_unlock", mutex_unlock));
+  return spin_lock_before.replace(libfabric, "pthread_spin_lock", spin_lock);
 }
 
 RobustCalls::RobustCalls() : word_(own_word()) {}

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "base/try.h"
@@ -47,55 +48,65 @@ RegionHead::Copies copies_from(pid_t process, const RegionHead* own) {
   return may_copy(process) ? RegionHead::kAllowed : RegionHead::kRefused;
 }
 
+constinit Before<int(const char*, int, mode_t)> shm_open_before;
+constinit Before<int(const char*, struct stat*)> stat_before;
+constinit Before<int(int, const char*, struct stat*)> stat_version_before;
+constinit Before<void*(void*, size_t, int, int, int, off_t)> mmap_before;
+constinit Before<int(void*, size_t)> munmap_before;
+
 // ---- What libfabric calls ----
 
 int open_file(const char* name, int flags, mode_t mode) {
-  const int file = shm_open(name, flags, mode);
+  const int file = shm_open_before(name, flags, mode);
   if (current == nullptr) return file;
   const bool is_of_peer = (flags & O_CREAT) == 0 && names_endpoint(name);
   return is_of_peer ? current->opened(name, file) : current->opened_other(file);
 }
 
-/// stat for libfabric: uses the file that it has just opened, since its path may be gone.
-int look_at(const char* path, struct stat* about) {
+/// Looks at the file that libfabric has just opened, since its path may be gone. None: it is not at
+/// this path.
+std::optional<int> look_at_opened(const char* path, struct stat* about) {
   const int opened = current != nullptr ? current->last_opened(path) : -1;
-  if (opened < 0) return stat(path, about);
+  if (opened < 0) return std::nullopt;
   if (opened != kNoFile) return fstat(opened, about);
   *about = {};
   about->st_size = static_cast<off_t>(stand_in.load()->size_bytes);
   return 0;
 }
 
+int look_at(const char* path, struct stat* about) {
+  const std::optional<int> answer = look_at_opened(path, about);
+  return answer ? *answer : stat_before(path, about);
+}
+
 /// The same, as programs for glibc before 2.33 call it.
-int look_at_version(int /*version*/, const char* path, struct stat* about) {
-  return look_at(path, about);
+int look_at_version(int version, const char* path, struct stat* about) {
+  const std::optional<int> answer = look_at_opened(path, about);
+  return answer ? *answer : stat_version_before(version, path, about);
 }
 
 void* map(void* at, size_t size_bytes, int rights, int flags, int file, off_t offset) {
   void* const instead = current != nullptr ? current->stand_in_for(file) : nullptr;
   if (instead != nullptr) return instead;
-  void* const mapped = mmap(at, size_bytes, rights, flags, file, offset);
+  void* const mapped = mmap_before(at, size_bytes, rights, flags, file, offset);
   if (mapped != MAP_FAILED || current == nullptr || !current->miss(file)) return mapped;
   return current->stand_in_for(file);
 }
 
 /// The stand-in stays for the next one.
 int unmap(void* at, size_t size_bytes) {
-  return at != nullptr && at == stand_in.load() ? 0 : munmap(at, size_bytes);
+  return at != nullptr && at == stand_in.load() ? 0 : munmap_before(at, size_bytes);
 }
 
 }  // namespace
 
 Status stand_in_for_missing_files(void* libfabric) {
-  const auto replace = [&](const char* name, auto* function) {
-    return replace_import(libfabric, name, reinterpret_cast<void*>(function)).status();
-  };
-  Status look = replace("stat", look_at);
-  if (!look.ok()) look = replace("__xstat", look_at_version);
+  Status look = stat_before.replace(libfabric, "stat", look_at);
+  if (!look.ok()) look = stat_version_before.replace(libfabric, "__xstat", look_at_version);
   if (!look.ok()) return look;
-  BRAID_TRY(replace("mmap", map));
-  BRAID_TRY(replace("munmap", unmap));
-  return replace("shm_open", open_file);
+  BRAID_TRY(mmap_before.replace(libfabric, "mmap", map));
+  BRAID_TRY(munmap_before.replace(libfabric, "munmap", unmap));
+  return shm_open_before.replace(libfabric, "shm_open", open_file);
 }
 
 Status prepare_stand_in(const RegionHead& like) {
