@@ -144,26 +144,32 @@ def run_a5(row, options):
             said = me.hear()
     line = timeline.Timeline(said["samples"])
     whole = line.gbps(quiet, faults[0][0])
-    heals, returns = [], []
-    # What the host itself does to this measure: of seconds without a fault, those that fall short after their first half.
-    noise = sum(line.reaches(0.9 * whole, quiet + i + 0.5, quiet + i + 1) != 0 for i in range(times))
-    for i, (begun, ended, _) in enumerate(faults):
-        next_ = faults[i + 1][0] if i + 1 < len(faults) else line.times[-1]
-        heals.append(line.reaches(0.9 * whole * (RAILS - 1) / RAILS, begun, ended))
-        returns.append(line.reaches(0.9 * whole, ended, next_))
+    heals = [line.reaches(0.9 * whole * (RAILS - 1) / RAILS, begun, ended) for begun, ended, _ in faults]
     drawn(options, "A5.svg", "A rail vanishes, and comes back", line, said["ways"], faults)
-
-    def within(found, limit):
-        return sum(one is not None and one <= limit for one in found) / times
-
-    def shown(found):
-        return "ms: " + " ".join("never" if one is None else f"{one * 1e3:.0f}" for one in found)
 
     return [ended_well(row, "A5", said),
             row("A5", f"{times} times: 90 % of what is left in 50 ms", within(heals, 0.05), 0.95, True,
                 f"{whole:.4f} GB/s before; {shown(heals)}"),
-            row("A5", "back at 90 % within 500 ms", within(returns, 0.5), 1, True,
-                f"{shown(returns)}; without a fault {noise} of {times} seconds would fall short")]
+            returns(row, line, whole, quiet, [ended for _, ended, _ in faults])]
+
+
+def within(found, limit):
+    return sum(one is not None and one <= limit for one in found) / len(found)
+
+
+def shown(found):
+    return "ms: " + " ".join("never" if one is None else f"{one * 1e3:.0f}" for one in found)
+
+
+def returns(row, line, whole, quiet, mended):
+    """After half a second no window falls short. Where the host holds a process up for 2 ms, one does without a fault
+    too: half seconds before the first fault, twice as many, say how many of them this host leaves whole."""
+    half = 0.5
+    found = [line.reaches(0.9 * whole, at, min(at + 2 * half, line.times[-1])) for at in mended]
+    spans = [quiet + i * half for i in range(2 * len(mended))]
+    undisturbed = sum(line.reaches(0.9 * whole, at, at + half) == 0 for at in spans)
+    return row("A5", "back at 90 % within 500 ms", within(found, half), 1, True,
+               f"{shown(found)}; without a fault {undisturbed} of {len(spans)} half seconds are whole")
 
 
 def run_a6(row, options):

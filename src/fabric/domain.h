@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -135,6 +136,9 @@ struct Rejections {
 class Domain {
  public:
   static constexpr uint64_t kGatheredBytesMax = 256 << 10;
+  static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  /// `look_within_ns` of a domain that waits for what no descriptor tells.
+  static constexpr uint64_t kNowAndThenNs = 20'000'000;
 
   virtual ~Domain() = default;  // revokes all regions; nothing of it reads or writes memory then
 
@@ -221,6 +225,9 @@ class Domain {
   virtual int wait_descriptor() const { return -1; }
   /// True: anything that comes from now on makes the descriptor readable. False: poll first.
   virtual bool arm() { return false; }
+  /// Poll again within so long though the descriptor is not readable: something is under way that
+  /// only a look notices. `kNever`: there is nothing such.
+  virtual uint64_t look_within_ns() const { return kNever; }
 };
 
 inline constexpr size_t kAddressBytesMax = 128;

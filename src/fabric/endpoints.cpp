@@ -66,6 +66,7 @@ class JoinedDomain final : public Domain {
   }
   int wait_descriptor() const override { return events_.get(); }
   bool arm() override;
+  uint64_t look_within_ns() const override;
 
  private:
   /// To a peer over one further endpoint.
@@ -438,6 +439,13 @@ bool JoinedDomain::has_copied() const {
 bool JoinedDomain::arm() {
   return std::all_of(endpoints_.begin(), endpoints_.end(),
                      [](const Endpoint& endpoint) { return endpoint.domain->arm(); });
+}
+
+uint64_t JoinedDomain::look_within_ns() const {
+  uint64_t within_ns = kNever;
+  for (const Endpoint& endpoint : endpoints_)
+    within_ns = std::min(within_ns, endpoint.domain->look_within_ns());
+  return within_ns;
 }
 
 }  // namespace

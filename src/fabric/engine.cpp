@@ -295,27 +295,6 @@ bool Engine::waits_for_room() const {
                      [](const auto& mailbox) { return mailbox->queued() > 0; });
 }
 
-std::vector<int> Engine::wait_descriptors() {
-  std::vector<int> descriptors;
-  for (size_t i = 0; i < worker_.rail_count(); ++i) {
-    const int descriptor = worker_.rail(i).wait_descriptor();
-    if (descriptor < 0) return {};
-    descriptors.push_back(descriptor);
-  }
-  return descriptors;
-}
-
-bool Engine::arm() {
-  for (size_t i = 0; i < worker_.rail_count(); ++i)
-    if (!worker_.rail(i).arm()) return false;
-  return true;
-}
-
-uint64_t Engine::next_deadline_ns() const {
-  const uint64_t peers_ns = peers_.size() > 0 ? look_after_peers_ns_ : kNever;
-  return deadlines_.empty() ? peers_ns : std::min(peers_ns, deadlines_.front().at_ns);
-}
-
 void Engine::add_deadline(uint64_t at_ns, Due what, uint64_t id) {
   if (deadlines_.size() >= deadlines_max_) {
     std::erase_if(deadlines_, [&](const Deadline& due) { return !matters(due); });

@@ -227,7 +227,8 @@ class Engine final : private Worker::Listener {
   bool is_idle() const;
   /// Something waits for room in a queue. No descriptor reports room: step now and then.
   bool waits_for_room() const;
-  /// The rails' descriptors (Domain::wait_descriptor). Empty: a rail has none; step now and then.
+  /// Of the rails (Domain::wait_descriptor) and of peers' processes. Empty: a rail has none; step
+  /// now and then.
   std::vector<int> wait_descriptors();
   /// True: any arrival or completion from now on makes one of them readable. False: step first.
   bool arm();
@@ -337,7 +338,8 @@ class Engine final : private Worker::Listener {
 
   // liveness.cpp
   void look_after_peers(uint64_t now_ns);
-  void look_after_processes();
+  void look_after_processes(uint64_t now_ns);
+  bool ends_are_told() const;
 
   // messages.cpp
   void tell(uint64_t peer, decltype(Message::body) body);
@@ -416,8 +418,9 @@ class Engine final : private Worker::Listener {
   bool closing_fences_ = true;  // on every rail
   uint64_t now_ns_ = 0;         // of the last step
   AwakeClock awake_;
-  uint64_t look_after_peers_ns_ = 0;  // when
-  size_t handshakes_ = 0;             // newcomers that have not answered
+  uint64_t look_after_peers_ns_ = 0;   // when
+  uint64_t look_at_processes_ns_ = 0;  // when, at the latest
+  size_t handshakes_ = 0;              // newcomers that have not answered
   Address address_;
   alignas(64) std::array<std::byte, 64> scratch_{};  // peers write byte 0; byte 32 is written from
   Source scratch_source_;

@@ -175,7 +175,7 @@ void Engine::connected(uint64_t id) {
   peer.state = PeerState::kConnected;
   peer.was_connected = true;
   peer.pulse = {awake_.now_ns(), awake_.now_ns()};
-  look_after_peers_ns_ = now_ns_;
+  look_after_peers_ns_ = look_at_processes_ns_ = now_ns_;
   completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
   if (peer.is_newcomer) {
     --handshakes_;

@@ -21,6 +21,8 @@ class Processes {
   virtual void forget(uint64_t peer) = 0;
   /// Does not block. It is called often.
   virtual std::optional<uint64_t> next_ended() = 0;
+  /// Readable once `next_ended` has a peer to name. -1: nothing tells now; ask now and then.
+  virtual int descriptor() const { return -1; }
 };
 
 }  // namespace braid::fabric

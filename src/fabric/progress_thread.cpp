@@ -361,9 +361,10 @@ void ThreadedDomain::rest() {
   std::unique_lock lock(mutex_);
   const bool waits = is_full_ || leaves_time(now_ns);
   const bool looks_again = !is_told || !unposted_.empty() || waits;
+  const uint64_t within_ns = looks_again ? kLooksAgainNs : wire_->look_within_ns();
   if (is_ending_ || !queued_.empty()) return;
   wire.unlock();
-  sleep_.until(looks_again ? now_ns + kLooksAgainNs : ~uint64_t{0}, now_ns,
+  sleep_.until(within_ns == kNever ? kNever : now_ns + within_ns, now_ns,
                is_told && !waits ? std::vector<int>{wire_->wait_descriptor()} : std::vector<int>{},
                lock);
 }

@@ -11,7 +11,7 @@ namespace {
 
 /// The longest sleep, however late the next deadline: a wake-up that a provider misses costs no
 /// more.
-constexpr uint64_t kLongestNs = 20'000'000;
+constexpr uint64_t kLongestNs = 200'000'000;
 /// The longest one that nobody can end.
 constexpr uint64_t kNapNs = 400'000;
 

@@ -33,6 +33,7 @@ class Table {
     things_[index].reset();
     free_.push_back(index);
   }
+  bool is_empty() const { return things_.size() == free_.size(); }
   /// `visit(index, thing)`; it may erase.
   template <typename Visit>
   void for_each(const Visit& visit) {

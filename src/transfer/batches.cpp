@@ -358,7 +358,7 @@ uint64_t Engine::next_deadline_ns() const {
                 mapped_.next_look_ns(), scheduler_.next_deadline_ns()});
   for (const Closed& closed : closed_) next_ns = std::min(next_ns, closed.until_ns);
   for (const uint32_t path : fences_wanted_) next_ns = std::min(next_ns, paths_.at(path).fence_ns);
-  if (running_.size() > 0) next_ns = std::min(next_ns, look_at_processes_ns_);
+  if (running_.size() > 0 && !ends_are_told()) next_ns = std::min(next_ns, look_at_processes_ns_);
   if (options_.shares != nullptr) next_ns = std::min(next_ns, options_.shares->next_ns());
   return next_ns;
 }

@@ -310,12 +310,17 @@ void Engine::look_after_processes() {
     }
 }
 
+bool Engine::ends_are_told() const {
+  return options_.processes != nullptr && options_.processes->descriptor() >= 0;
+}
+
 // ---- The driver ----
 
 std::vector<int> Engine::wait_descriptors() {
   std::vector<int> all = fabric_.wait_descriptors();
   all.push_back(owned_->jobs->descriptor());
   all.push_back(owned_->exports.descriptor());
+  if (ends_are_told()) all.push_back(options_.processes->descriptor());
   if (owned_->gpu != nullptr) all.push_back(owned_->gpu->descriptor());
   return all;
 }

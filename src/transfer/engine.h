@@ -312,6 +312,7 @@ class Engine {
   bool is_up(const Path& path) const;
   void look_after_fences();
   void look_after_processes();
+  bool ends_are_told() const;
   void lose_peer(uint64_t peer);
   void drop_peer_if_unused(uint64_t peer);
   bool is_unused(const Peer& peer) const;

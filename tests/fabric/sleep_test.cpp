@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "fabric/library_pair.h"
+#include "support/wake_ups.h"
 
 namespace braid {
 namespace {
@@ -34,7 +35,7 @@ class SleepTest : public test::FabricPair, public testing::WithParamInterface<co
   uint64_t count_ = 0;
 };
 
-/// Otherwise the thread would notice it only when it looks by itself, 20 ms after it fell asleep. A
+/// Otherwise the thread would notice it only when it looks by itself, tens of milliseconds later. A
 /// busy machine may be as slow now and then, so this looks for a time in which it is not.
 TEST_P(SleepTest, AThreadThatSleepsIsWokenAlsoAfterACallerHasDriven) {
   const auto immediate = owner_->acquire_immediate().value();
@@ -48,10 +49,40 @@ TEST_P(SleepTest, AThreadThatSleepsIsWokenAlsoAfterACallerHasDriven) {
   EXPECT_TRUE(is_quick);
 }
 
+std::string name_of(const testing::TestParamInfo<const char*>& provider) {
+  return std::string(provider.param).substr(0, 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(Providers, SleepTest, testing::Values("tcp;ofi_rxm", "shm", "local"),
-                         [](const auto& provider) {
-                           return std::string(provider.param).substr(0, 3);
-                         });
+                         name_of);
+
+/// Over local, older engines do not ring.
+class IdleTest : public SleepTest {};
+
+/// It looks five times a second whatever happens, and beats once. The rest is for a busy machine.
+TEST_P(IdleTest, AnEngineToWhichNothingHappensWakesRarely) {
+  constexpr uint64_t kWakeUpsMax = 18;
+  EXPECT_TRUE(eventually([] { return test::most_wake_ups_in_a_second() <= kWakeUpsMax; }));
+}
+
+/// A request after a silence is seen at once, not at the thread's next look.
+TEST_P(IdleTest, TheFirstRequestAfterASilenceIsAsSoonAsOthers) {
+  std::vector<std::byte> memory(64);
+  const auto target = open_memory(memory);
+  const auto source = writer_->allocate_memory(64).value();
+  int quick = 0;
+  for (int turn = 0; turn < 10; ++turn) {
+    std::this_thread::sleep_for(milliseconds(300));
+    const auto begin = Clock::now();
+    const auto ticket = writer_->write(source.region, target, {0, 0, 64}, {}, kLimit).value();
+    EXPECT_EQ(writer_->wait(ticket, kLimit).value(), Fabric::TicketState::kDone);
+    quick += Clock::now() - begin < milliseconds(8) ? 1 : 0;
+    writer_->forget(ticket);
+  }
+  EXPECT_GE(quick, 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, IdleTest, testing::Values("tcp;ofi_rxm", "shm"), name_of);
 
 }  // namespace
 }  // namespace braid

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <future>
 
+#include "support/wake_ups.h"
 #include "transfer/owner.h"
 
 namespace braid::transfer::test {
@@ -162,6 +163,19 @@ TEST_P(TransferTest, AnOwnerThatIsKilledFailsItsRequestsSoonAndNoOthers) {
     last = me.run({me.read(lost->addresses[Owner::kRead], 64)});
     return last == std::vector{Cause::kPeerLost};
   })) << Transfer::cause_name(last.front());
+}
+
+/// However many rails it has, whose engines beat at their own times.
+TEST_P(TransferTest, AnEngineToWhichNothingHappensWakesRarely) {
+  constexpr uint64_t kWakeUpsMax = 32;
+  std::vector<std::string> words = arguments();
+  Transfer::Options several = options();
+  several.addresses = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
+  for (const std::string& address : several.addresses) words.push_back("address=" + address);
+  const Owner owner(words);
+  const Initiator me(owner, several);
+  EXPECT_TRUE(braid::test::eventually(
+      [] { return braid::test::most_wake_ups_in_a_second() <= kWakeUpsMax; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, TransferTest,

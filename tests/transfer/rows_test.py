@@ -36,6 +36,21 @@ def a_late_dip_is_seen():
     assert line_of([1.0] * 90 + [0.0] * 10).reaches(0.9, 0, 1) is None
 
 
+def a_return_that_dips_falls_short_and_says_what_the_host_does_without_a_fault():
+    """Two seconds without a fault, then two returns, of a second each."""
+    def row_of(quiet, *after):
+        line = line_of(quiet + [one for rates in after for one in rates])
+        return real_rows.returns(Row, line, 1.0, 0, [2, 3])
+
+    whole, dip = [1.0] * 100, [1.0] * 70 + [0.5] * 3 + [1.0] * 27
+    soon, late = ([0.75] * count + [1.0] * (100 - count) for count in (10, 60))
+    assert row_of(whole * 2, soon, soon).is_met
+    assert not row_of(whole * 2, soon, late).is_met
+    assert not row_of(dip * 2, soon, dip).is_met
+    assert "4 of 4 half seconds" in row_of(whole * 2, soon, dip).words
+    assert "2 of 4 half seconds" in row_of(dip * 2, soon, dip).words
+
+
 class Row:
     def __init__(self, name, what, figure, bar, is_least, detail=""):
         self.is_met = figure >= bar if is_least else figure <= bar
@@ -71,6 +86,7 @@ def many_reads_are_late():
 
 def main():
     a_late_dip_is_seen()
+    a_return_that_dips_falls_short_and_says_what_the_host_does_without_a_fault()
     what_is_wrong_falls_short()
     urgent_reads_count_from_when_they_are_due()
     print("rows see what goes wrong")

@@ -1,6 +1,7 @@
 #include "fabric/host/processes.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ uint64_t started(uint32_t process) {
 
 class HostProcesses final : public Processes {
  public:
-  HostProcesses() {
+  HostProcesses() : events_(epoll_create1(EPOLL_CLOEXEC)), tells_(events_.is_open()) {
     struct stat about {};
     self_.boot = boot_id();
     if (stat("/proc/self/ns/pid", &about) == 0) self_.pid_namespace = about.st_ino;
@@ -63,17 +64,18 @@ class HostProcesses final : public Processes {
     }
     // Read only once the pidfd is open: another process may have the number by now.
     const uint64_t its_start = started(origin.process);
-    if (its_start == origin.started) {
-      watched_[peer] = std::move(file);
-      return;
-    }
+    if (its_start == origin.started) return add(peer, std::move(file));
     const bool is_hidden = its_start == 0 && !has_ended(file);  // hidepid: it is another user's
     if (!is_hidden) ended_.push_back(peer);
   }
 
   void forget(uint64_t peer) override {
     std::erase(ended_, peer);
-    watched_.erase(peer);
+    const auto found = watched_.find(peer);
+    if (found == watched_.end()) return;
+    // A child process may keep the file open, which would then go on waking.
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, found->second.get(), nullptr);
+    watched_.erase(found);
   }
 
   std::optional<uint64_t> next_ended() override {
@@ -84,7 +86,17 @@ class HostProcesses final : public Processes {
     return peer;
   }
 
+  /// Of a peer that had ended when it was to be watched, nothing tells.
+  int descriptor() const override { return tells_ && ended_.empty() ? events_.get() : -1; }
+
  private:
+  void add(uint64_t peer, File file) {
+    forget(peer);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    tells_ = epoll_ctl(events_.get(), EPOLL_CTL_ADD, file.get(), &event) == 0 && tells_;
+    watched_[peer] = std::move(file);
+  }
   void look() {
     std::vector<pollfd> files;
     for (const auto& [peer, file] : watched_) files.push_back({file.get(), POLLIN, 0});
@@ -94,6 +106,8 @@ class HostProcesses final : public Processes {
       if (files[index++].revents != 0) ended_.push_back(peer);
   }
 
+  const File events_;  // an epoll
+  bool tells_;         // it watches all of them
   Origin self_;
   std::map<uint64_t, File> watched_;
   std::vector<uint64_t> ended_;

@@ -133,6 +133,10 @@ class LocalDomain final : public Domain {
   bool has_copied() const override { return has_copied_; }
   int wait_descriptor() const override { return waker_.descriptor(); }
   bool arm() override;
+  /// Engines of older versions do not ring.
+  uint64_t look_within_ns() const override {
+    return peers_.is_empty() && visitors_.size() == 0 ? kNever : kNowAndThenNs;
+  }
 
  private:
   struct Region {

@@ -98,6 +98,11 @@ class OfiDomain final : public Domain {
     return !postings_.has_waiting() && held_.empty() &&
            sleepers_.arm(provider_, peers_.is_answer_awaited());
   }
+  /// No descriptor tells of an answer to a knock, nor of a lock that is free again.
+  uint64_t look_within_ns() const override {
+    const bool is_held_up = calls_ && calls_->is_held_up();
+    return is_held_up || !knocks_.is_empty() ? kNowAndThenNs : kNever;
+  }
 
  private:
   struct Region {

@@ -79,6 +79,8 @@ class RobustCalls {
   void resume() {
     if (!own_held_.empty()) signal_free();
   }
+  /// Progress of an endpoint of our own was abandoned, and has not been made since.
+  bool is_held_up() const { return !own_held_.empty(); }
   /// Called before an endpoint is closed.
   void forget_endpoints();
 
