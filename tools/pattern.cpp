@@ -2,15 +2,13 @@
 
 #include <cstring>
 
+#include "base/split_mix.h"
+
 namespace braid::tools {
 namespace {
 
-// splitmix64: any word of the sequence by itself.
 uint64_t word_at(uint64_t seed, uint64_t index) {
-  uint64_t word = (seed << 40) + index * 0x9E3779B97F4A7C15u;
-  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
-  word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
-  return word ^ (word >> 31);
+  return split_mix((seed << 40) + index * kSplitMixStep);
 }
 
 }  // namespace

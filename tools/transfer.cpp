@@ -311,65 +311,76 @@ int explain_rails(const Transfer::Options& options, const std::string& name, uin
   });
 }
 
-}  // namespace
-
-void add_transfer_commands(CLI::App& app, int& exit_code) {
-  CLI::App* serve_command =
-      app.add_subcommand("serve", "lets others read and write memory of this host");
-  auto options = add_transfer_options(*serve_command);
+void add_serve_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("serve", "lets others read and write memory of this host");
+  auto options = add_transfer_options(*command);
   auto what = std::make_shared<ServeOptions>();
-  as_size(serve_command->add_option("--memory", what->memory_bytes, "how much; 0: files alone"));
-  serve_command->add_option("--gpu", what->gpu, "whose memory it is; without it, the host's")
+  as_size(command->add_option("--memory", what->memory_bytes, "how much; 0: files alone"));
+  command->add_option("--gpu", what->gpu, "whose memory it is; without it, the host's")
       ->check(zero_or_more());
-  serve_command->add_flag("--read-only", what->is_read_only, "peers may read, and not write");
-  serve_command->add_option("--export", what->readable, "a folder whose files peers may read")
+  command->add_flag("--read-only", what->is_read_only, "peers may read, and not write");
+  command->add_option("--export", what->readable, "a folder whose files peers may read")
       ->type_name("NAME=FOLDER");
-  serve_command
+  command
       ->add_option("--export-writable", what->writable,
                    "one whose files they may write and make too")
       ->type_name("NAME=FOLDER");
-  serve_command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted")
+  command->add_option("--seconds", what->seconds, "how long; 0: until it is interrupted")
       ->check(zero_or_more());
-  serve_command->callback([=, &exit_code] {
+  command->callback([=, &exit_code] {
     options->gpu_memory = options->gpu_memory || what->gpu.has_value();
     const Status served = serve(*options, *what);
     exit_code = served.ok() ? 0 : fail(served);
   });
+}
 
-  CLI::App* segments_command = app.add_subcommand(
+std::shared_ptr<std::string> add_segment_name(CLI::App& command) {
+  auto name = std::make_shared<std::string>();
+  command.add_option("SEGMENT", *name, "braid://host:port, or a bare name");
+  return name;
+}
+
+void add_segments_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
       "segments",
       "what an engine has registered; without a name, those that have one here and in the store");
-  auto of_segments = add_transfer_options(*segments_command);
-  auto name = std::make_shared<std::string>();
-  segments_command->add_option("SEGMENT", *name, "braid://host:port, or a bare name");
-  auto segments_view = add_view_options(*segments_command);
-  segments_command->callback(
-      [=, &exit_code] { exit_code = segments(*of_segments, *name, *segments_view); });
+  auto options = add_transfer_options(*command);
+  auto name = add_segment_name(*command);
+  auto view = add_view_options(*command);
+  command->callback([=, &exit_code] { exit_code = segments(*options, *name, *view); });
+}
 
-  CLI::App* rails_command = app.add_subcommand(
+void add_rails_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
       "rails",
       "the rails of an engine here; with a name, what that engine's links and ways do now");
-  auto of_rails = add_transfer_options(*rails_command);
-  auto size_bytes = std::make_shared<uint64_t>(1 << 20);
-  rails_command->add_option("SEGMENT", *name, "braid://host:port, or a bare name");
+  auto options = add_transfer_options(*command);
+  auto name = add_segment_name(*command);
   auto explains = std::make_shared<bool>(false);
-  rails_command->add_flag(
-      "--explain", *explains,
-      "opens an engine here: the ways from it, and the one a request would take");
-  as_size(rails_command->add_option("--size", *size_bytes, "of the request that is explained"))
+  command->add_flag("--explain", *explains,
+                    "opens an engine here: the ways from it, and the one a request would take");
+  auto size_bytes = std::make_shared<uint64_t>(1 << 20);
+  as_size(command->add_option("--size", *size_bytes, "of the request that is explained"))
       ->check(above_zero());
-  auto rails_view = add_view_options(*rails_command);
-  rails_command->callback([=, &exit_code] {
+  auto view = add_view_options(*command);
+  command->callback([=, &exit_code] {
     if (name->empty() && *explains)
       exit_code = fail(Status::error("--explain needs the name of an engine",
                                      "Write: braid rails --explain NAME; `braid segments` lists "
                                      "the names that can be opened here"));
     else
-      exit_code = name->empty() ? own_rails(*of_rails, *rails_view)
-                  : *explains   ? explain_rails(*of_rails, *name, *size_bytes, *rails_view)
-                                : rails_of(*of_rails, *name, *rails_view);
+      exit_code = name->empty() ? own_rails(*options, *view)
+                  : *explains   ? explain_rails(*options, *name, *size_bytes, *view)
+                                : rails_of(*options, *name, *view);
   });
+}
 
+}  // namespace
+
+void add_transfer_commands(CLI::App& app, int& exit_code) {
+  add_serve_command(app, exit_code);
+  add_segments_command(app, exit_code);
+  add_rails_command(app, exit_code);
   add_tebench_command(app, exit_code);
 }
 

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "base/try.h"
+#include "host/huge_pages.h"
 
 namespace braid::bench {
 namespace {
 
-constexpr uint64_t kHugePageBytes = 2 << 20;
 constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // spreads the bits of a number
 constexpr uint64_t kNoByteIsZero = 0x0101010101010101;
 constexpr unsigned kHugePages2M = 21u << MAP_HUGE_SHIFT;  // MFD_HUGE_2MB, which glibc leaves out

@@ -60,8 +60,9 @@ Result<MappedPages> MappedPages::map(int file, uint64_t offset_bytes, size_t siz
   return MappedPages(memory, size_bytes);
 }
 
-Result<MappedPages> MappedPages::map_private(size_t size_bytes) {
-  return map(-1, 0, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+Result<MappedPages> MappedPages::map_private(size_t size_bytes, bool is_reserved) {
+  return map(-1, 0, size_bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | (is_reserved ? 0 : MAP_NORESERVE));
 }
 
 Result<MappedPages> MappedPages::map_shared(int file, uint64_t offset_bytes, size_t size_bytes,
@@ -83,6 +84,7 @@ void MappedPages::prefer_node(int node) const {
   if (node < 0 || static_cast<size_t>(node) >= kNodesMax) return;
   std::array<unsigned long, kNodesMax / kBits> nodes{};
   nodes[static_cast<size_t>(node) / kBits] = 1UL << (static_cast<size_t>(node) % kBits);
+  // The kernel takes one less than the number that it is given for the number of bits.
   (void)syscall(SYS_mbind, memory_, size_bytes_, MPOL_PREFERRED, nodes.data(), kNodesMax + 1, 0);
 }
 

@@ -17,8 +17,9 @@ namespace braid {
 class MappedPages {
  public:
   MappedPages() = default;
-  /// Private pages of zeros.
-  static Result<MappedPages> map_private(size_t size_bytes);
+  /// Private pages of zeros. If they are not reserved, the kernel does not count ahead what it may
+  /// have to allocate (MAP_NORESERVE).
+  static Result<MappedPages> map_private(size_t size_bytes, bool is_reserved = true);
   /// The file's pages from `offset_bytes` on, a multiple of the page size.
   static Result<MappedPages> map_shared(int file, uint64_t offset_bytes, size_t size_bytes,
                                         bool is_writable);
@@ -33,6 +34,8 @@ class MappedPages {
   /// What is touched first from now on lies on that NUMA node, by the kernel's number, while the
   /// node has room. -1, or a kernel without NUMA: on the node of the thread that touches it.
   void prefer_node(int node) const;
+  /// Leaves the pages mapped for ever.
+  void leave_mapped() { memory_ = nullptr; }
   /// Null: nothing is mapped.
   void* memory() const { return memory_; }
   std::span<std::byte> bytes() const { return {static_cast<std::byte*>(memory_), size_bytes_}; }

@@ -1,11 +1,5 @@
 #include "kv/host_pool.h"
 
-#include <linux/mempolicy.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <array>
 #include <string>
 
 #include "base/try.h"
@@ -14,8 +8,6 @@
 
 namespace braid::kv {
 namespace {
-
-constexpr uint64_t kHugePageBytes = 2 << 20;
 
 // The host's node that is nearest to the current context's GPU; -1: unknown, or the only one.
 int nearest_node(const cuda::Driver& driver) {
@@ -27,42 +19,23 @@ int nearest_node(const cuda::Driver& driver) {
   return node;
 }
 
-// Prefers a node for pages that are not touched yet. Other nodes are used if it has no room.
-void prefer_node(void* first, uint64_t size_bytes, int node) {
-  constexpr unsigned kWordBits = 64;
-  std::array<uint64_t, 16> nodes{};
-  if (node < 0 || static_cast<size_t>(node) >= nodes.size() * kWordBits) return;
-  nodes[static_cast<size_t>(node) / kWordBits] = uint64_t{1} << (node % kWordBits);
-  syscall(SYS_mbind, first, size_bytes, MPOL_PREFERRED, nodes.data(), nodes.size() * kWordBits, 0);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<HostPool>> HostPool::open(const cuda::Driver& driver, uint64_t size_bytes) {
-  void* mapping = mmap(nullptr, size_bytes + kHugePageBytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED)
+  auto pages = HugePages::map(size_bytes, {.is_reserved = false, .node = nearest_node(driver)});
+  if (!pages.ok())
     return Status::error("no memory for a host pool of " + format_size(size_bytes),
                          "Give fewer host slots");
-  std::unique_ptr<HostPool> pool(new HostPool(driver, mapping, size_bytes));
+  std::unique_ptr<HostPool> pool(new HostPool(driver, std::move(pages).value()));
   BRAID_TRY(pool->pin());
   return pool;
 }
 
-HostPool::HostPool(const cuda::Driver& driver, void* mapping, uint64_t size_bytes)
-    : driver_(driver), mapping_(mapping), size_bytes_(size_bytes) {
-  const auto address = reinterpret_cast<uintptr_t>(mapping);
-  data_ = reinterpret_cast<std::byte*>((address + kHugePageBytes - 1) / kHugePageBytes *
-                                       kHugePageBytes);
-}
-
 Status HostPool::pin() {
-  madvise(data_, size_bytes_, MADV_HUGEPAGE);
-  madvise(data_, size_bytes_, MADV_DONTFORK);
-  prefer_node(data_, size_bytes_, nearest_node(driver_));
-  BRAID_TRY(
-      driver_.check(driver_.cuMemHostRegister(data_, size_bytes_, CU_MEMHOSTREGISTER_PORTABLE),
-                    "pinning a host pool of " + format_size(size_bytes_)));
+  const std::span<std::byte> bytes = pages_.bytes();
+  BRAID_TRY(driver_.check(
+      driver_.cuMemHostRegister(bytes.data(), bytes.size(), CU_MEMHOSTREGISTER_PORTABLE),
+      "pinning a host pool of " + format_size(bytes.size())));
   is_pinned_ = true;
   return {};
 }
@@ -71,8 +44,7 @@ Status HostPool::pin() {
 // addresses for this, and copy to pages that are gone.
 HostPool::~HostPool() {
   const cuda::RelaxedCapture relaxed(driver_);
-  if (is_pinned_ && driver_.cuMemHostUnregister(data_) != CUDA_SUCCESS) return;
-  munmap(mapping_, size_bytes_ + kHugePageBytes);
+  if (is_pinned_ && driver_.cuMemHostUnregister(data()) != CUDA_SUCCESS) pages_.leave_mapped();
 }
 
 }  // namespace braid::kv

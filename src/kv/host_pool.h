@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "host/huge_pages.h"
 
 namespace braid::kv {
 
@@ -23,16 +25,15 @@ class HostPool {
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return pages_.bytes().data(); }
 
  private:
-  HostPool(const cuda::Driver& driver, void* mapping, uint64_t size_bytes);
+  HostPool(const cuda::Driver& driver, HugePages pages)
+      : driver_(driver), pages_(std::move(pages)) {}
   Status pin();
 
   const cuda::Driver& driver_;
-  void* mapping_;
-  std::byte* data_;  // from the first huge page on
-  uint64_t size_bytes_;
+  HugePages pages_;
   bool is_pinned_ = false;
 };
 

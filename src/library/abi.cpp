@@ -1,11 +1,11 @@
 // The C interface: arguments in, status out; no exception leaves. See include/braid/braid.h.
 #include <algorithm>
-#include <cstring>
-#include <exception>
 #include <memory>
-#include <new>
 #include <optional>
+#include <string>
+#include <utility>
 
+#include "abi/call.h"
 #include "base/kept_by_thread.h"
 #include "base/sized_struct.h"
 #include "base/try.h"
@@ -34,13 +34,15 @@ namespace {
 static_assert(BRAID_PRIORITY_BULK == static_cast<int>(multipath::Priority::kBulk));
 static_assert(BRAID_PRIORITY_URGENT == static_cast<int>(multipath::Priority::kUrgent));
 
+braid_status report(Error error) {
+  return error.ok() ? BRAID_OK
+                    : abi::report(error.code, std::move(error.message), error.cuda_result);
+}
+
+// The status of the error that `body()` returns, or of what it throws.
 template <typename Body>
-braid_status guarded(const Body& body) noexcept try {
-  return report(body());
-} catch (const std::bad_alloc&) {
-  return report({BRAID_ERROR_MEMORY, "out of memory", 0});  // short enough to need none
-} catch (const std::exception& unexpected) {
-  return report({BRAID_ERROR_UNAVAILABLE, unexpected.what(), 0});
+braid_status guarded(const Body& body) noexcept {
+  return abi::guarded([&] { return report(body()); });
 }
 
 Error check_engine(const braid_engine* engine) {
@@ -99,21 +101,11 @@ braid_status copy_list(const Call& call, const Addresses& destinations, const Ad
   });
 }
 
-Error hand_out(const std::string& text, char* buffer, size_t buffer_bytes, size_t* needed_bytes) {
-  const size_t needed = text.size() + 1;
-  if (needed_bytes != nullptr) *needed_bytes = needed;
-  if (buffer == nullptr && buffer_bytes == 0) return Error::none();
-  if (buffer == nullptr || buffer_bytes < needed)
-    return Error::argument("the buffer is null, or smaller than " + std::to_string(needed) +
-                           " bytes");
-  std::memcpy(buffer, text.c_str(), needed);
-  return Error::none();
-}
-
 }  // namespace
 }  // namespace braid::library
 
 using namespace braid::library;
+namespace abi = braid::abi;
 namespace preload = braid::preload;
 
 braid_status braid_open(const braid_options* options, braid_engine** engine) {
@@ -231,15 +223,16 @@ braid_status braid_paths(braid_engine* engine, int gpu, int to_device, size_t si
 
 braid_status braid_stats_json(braid_engine* engine, char* buffer, size_t buffer_bytes,
                               size_t* needed_bytes) {
-  return guarded([&] {
-    if (Error wrong = check_engine(engine); !wrong.ok()) return wrong;
-    return hand_out(engine->copier->statistics(), buffer, buffer_bytes, needed_bytes);
+  return abi::guarded([&] {
+    if (Error wrong = check_engine(engine); !wrong.ok()) return report(std::move(wrong));
+    const std::string text = engine->copier->statistics();
+    return abi::hand_out(text.c_str(), text.size() + 1, buffer, buffer_bytes, needed_bytes);
   });
 }
 
-const char* braid_last_error() { return last_error().message.c_str(); }
+const char* braid_last_error() { return abi::last_error(); }
 
-int braid_last_cuda_error() { return last_error().cuda_result; }
+int braid_last_cuda_error() { return abi::last_cuda_error(); }
 
 const char* braid_status_name(int status) {
   switch (status) {

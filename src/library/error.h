@@ -1,4 +1,4 @@
-// How the library's inside says that a call failed, and what the caller of the C interface gets.
+// How the library's inside says that a call failed.
 #pragma once
 
 #include <string>
@@ -27,10 +27,5 @@ struct [[nodiscard]] Error {
 
 /// For BRAID_TRY (base/try.h).
 inline bool failed(const Error& error) { return !error.ok(); }
-
-/// Keeps a failure for `last_error`, in this thread; returns the code.
-braid_status report(Error error);
-
-const Error& last_error() noexcept;
 
 }  // namespace braid::library

@@ -1,6 +1,7 @@
 #include "serving/metrics.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace braid::serving {
 namespace {
@@ -30,6 +31,46 @@ Verdict judge(const RequestRecord& request) {
   };
 }
 
+// Over the requests that count.
+struct Sums {
+  uint64_t requests = 0;
+  double ttft = 0, means = 0, longest = 0, good = 0, strict = 0, finished = 0;
+  double gaps = 0, late_gaps = 0, rotations = 0, recomputes = 0;
+  std::vector<int64_t> ttfts_us, longest_us;
+};
+
+void add_verdict(Sums& sums, const Verdict& verdict) {
+  sums.ttft += verdict.ttft;
+  sums.means += verdict.mean;
+  sums.longest += verdict.longest;
+  sums.good += verdict.ttft && verdict.mean;
+  sums.strict += verdict.ttft && verdict.longest;
+}
+
+void add_request(Sums& sums, const RequestRecord& request, int64_t run_end_us) {
+  ++sums.requests;
+  add_verdict(sums, judge(request));
+  sums.finished += request.end_us != kNever;
+  const int64_t open_us = open_gap_us(request, run_end_us);
+  const bool open_is_late = open_us > request.slo.tbt_us;
+  sums.gaps += static_cast<double>(request.gaps()) + open_is_late;
+  sums.late_gaps += request.late_gaps + open_is_late;
+  const int64_t first_us = request.first_token_us == kNever ? run_end_us : request.first_token_us;
+  sums.ttfts_us.push_back(first_us - request.arrival_us);
+  sums.longest_us.push_back(std::max(request.longest_gap_us, open_us));
+  sums.rotations += request.rotations;
+  sums.recomputes += request.recomputes;
+}
+
+Sums sum(const RunRecord& run) {
+  Sums sums;
+  for (const RequestRecord& request : run.requests) {
+    if (request.arrival_us < run.from_us) continue;
+    add_request(sums, request, run.end_us);
+  }
+  return sums;
+}
+
 }  // namespace
 
 int64_t open_gap_us(const RequestRecord& request, int64_t run_end_us) {
@@ -38,47 +79,26 @@ int64_t open_gap_us(const RequestRecord& request, int64_t run_end_us) {
 }
 
 Metrics summarize(const RunRecord& run, const Histogram& gaps_us) {
-  Metrics metrics;
-  std::vector<int64_t> ttfts_us, longest_us;
-  double ttft = 0, means = 0, longest = 0, good = 0, strict = 0, finished = 0;
-  double gaps = 0, late_gaps = 0, rotations = 0, recomputes = 0;
-  for (const RequestRecord& request : run.requests) {
-    if (request.arrival_us < run.from_us) continue;
-    ++metrics.requests;
-    const Verdict verdict = judge(request);
-    ttft += verdict.ttft;
-    means += verdict.mean;
-    longest += verdict.longest;
-    good += verdict.ttft && verdict.mean;
-    strict += verdict.ttft && verdict.longest;
-    finished += request.end_us != kNever;
-    const int64_t open_us = open_gap_us(request, run.end_us);
-    const bool open_is_late = open_us > request.slo.tbt_us;
-    gaps += static_cast<double>(request.gaps()) + open_is_late;
-    late_gaps += request.late_gaps + open_is_late;
-    const int64_t first_us = request.first_token_us == kNever ? run.end_us : request.first_token_us;
-    ttfts_us.push_back(first_us - request.arrival_us);
-    longest_us.push_back(std::max(request.longest_gap_us, open_us));
-    rotations += request.rotations;
-    recomputes += request.recomputes;
-  }
-  const auto count = static_cast<double>(metrics.requests);
+  Sums sums = sum(run);
+  const auto count = static_cast<double>(sums.requests);
   const double seconds = static_cast<double>(run.until_us - run.from_us) * 1e-6;
-  metrics.finished = share_of(finished, count);
-  metrics.ttft_attainment = share_of(ttft, count);
-  metrics.tbt_tokens = gaps > 0 ? 1 - late_gaps / gaps : 1;
-  metrics.tbt_means = share_of(means, count);
-  metrics.tbt_longest = share_of(longest, count);
-  metrics.ttft_p50_s = quantile(ttfts_us, 0.50) * 1e-6;
-  metrics.ttft_p99_s = quantile(ttfts_us, 0.99) * 1e-6;
+  Metrics metrics;
+  metrics.requests = sums.requests;
+  metrics.finished = share_of(sums.finished, count);
+  metrics.ttft_attainment = share_of(sums.ttft, count);
+  metrics.tbt_tokens = sums.gaps > 0 ? 1 - sums.late_gaps / sums.gaps : 1;
+  metrics.tbt_means = share_of(sums.means, count);
+  metrics.tbt_longest = share_of(sums.longest, count);
+  metrics.ttft_p50_s = quantile(sums.ttfts_us, 0.50) * 1e-6;
+  metrics.ttft_p99_s = quantile(sums.ttfts_us, 0.99) * 1e-6;
   metrics.tbt_p50_ms = static_cast<double>(gaps_us.quantile(500)) * 1e-3;
   metrics.tbt_p99_ms = static_cast<double>(gaps_us.quantile(990)) * 1e-3;
-  metrics.longest_gap_p99_ms = quantile(longest_us, 0.99) * 1e-3;
-  metrics.goodput_rps = share_of(good, seconds);
-  metrics.strict_goodput_rps = share_of(strict, seconds);
+  metrics.longest_gap_p99_ms = quantile(sums.longest_us, 0.99) * 1e-3;
+  metrics.goodput_rps = share_of(sums.good, seconds);
+  metrics.strict_goodput_rps = share_of(sums.strict, seconds);
   metrics.throughput_tps = share_of(static_cast<double>(run.tokens), seconds);
-  metrics.rotations = share_of(rotations, count);
-  metrics.recomputes = share_of(recomputes, count);
+  metrics.rotations = share_of(sums.rotations, count);
+  metrics.recomputes = share_of(sums.recomputes, count);
   metrics.stall_share =
       share_of(static_cast<double>(run.stalled_us), static_cast<double>(run.busy_us));
   const double whole_s = static_cast<double>(run.end_us) * 1e-6;

@@ -40,6 +40,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "fabric/slot_map.h"
 #include "transfer/numbered.h"
 #include "transfer/policy/health.h"
@@ -343,7 +344,7 @@ class Scheduler {
   void set_path_timer(uint32_t path);
   void add_timer(uint64_t when_ns, TimerOf of, uint64_t id);
   void look(uint64_t now_ns);
-  double jitter();
+  double jitter() { return random_.unit(); }
 
   SchedulerOptions options_;
   std::unique_ptr<SprayPolicy> policy_;
@@ -372,7 +373,7 @@ class Scheduler {
   bool has_changed_ = true;     // since `next` had nothing
   uint64_t nothing_ns_ = 0;     // when that was
   uint64_t room_timer_ns_ = 0;  // the latest that was set
-  uint64_t random_;
+  SplitMix random_;
 };
 
 }  // namespace braid::transfer

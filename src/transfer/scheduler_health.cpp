@@ -14,14 +14,6 @@ constexpr double kOverlookedLatencies = 4;
 
 }  // namespace
 
-// SplitMix64, in [0, 1): equal seeds give equal runs.
-double Scheduler::jitter() {
-  uint64_t mixed = random_ += 0x9e3779b97f4a7c15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return static_cast<double>((mixed ^ (mixed >> 31)) >> 11) * 0x1p-53;
-}
-
 bool Scheduler::is_wanted(const Path& path) const {
   const auto peer = peers_.find(path.spec.peer);
   return peer != peers_.end() && !peer->second.requests.empty();

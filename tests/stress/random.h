@@ -5,18 +5,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/split_mix.h"
+
 namespace braid::stress {
 
-class Random {
+class Random : public SplitMix {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  using SplitMix::SplitMix;
 
-  uint64_t next() {  // splitmix64
-    uint64_t word = state_ += 0x9e3779b97f4a7c15;
-    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
-    word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
-    return word ^ (word >> 31);
-  }
   /// 0 to limit - 1; 0 when `limit` is 0.
   uint64_t below(uint64_t limit) { return limit == 0 ? 0 : next() % limit; }
   uint64_t between(uint64_t least, uint64_t most) { return least + below(most - least + 1); }
@@ -25,9 +21,6 @@ class Random {
   const Item& of(const std::vector<Item>& items) {
     return items[below(items.size())];
   }
-
- private:
-  uint64_t state_;
 };
 
 }  // namespace braid::stress

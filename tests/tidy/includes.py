@@ -18,7 +18,7 @@ ROOMS = {
     "loader": set(),
     "lending": {"base", "loader"},
     "preload": {"base", "host", "cuda", "topology", "multipath", "loader", "lending"},
-    "library": {"base", "host", "cuda", "topology", "multipath", "preload"},
+    "library": {"base", "abi", "host", "cuda", "topology", "multipath", "preload"},
     "kv": {"base", "host", "cuda", "library", "multipath"},
     "serving": {"base", "topology", "simulation", "kv"},
     "emulator": {"base", "topology", "simulation"},

@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
+from architecture import rule_files_of_rooms, rule_rooms_table  # noqa: E402, F401
 from includes import rule_cycles, rule_layers  # noqa: E402, F401
 from tree import Tree, Unchecked, Violation, under  # noqa: E402
 

@@ -8,6 +8,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import tidy  # noqa: E402
+from includes import FOLDER_ROOMS, ROOMS  # noqa: E402
 
 CLEAN = {
     "src/base/status.h": "#pragma once\n\n#include <string>\n",
@@ -171,6 +172,39 @@ class TidyTest(unittest.TestCase):
         self.assert_found("workplace_paths", "docs/a.md", 1, "see /wor" + "k/notes.md\n")
         self.assert_found("workplace_paths", "src/base/a.cpp", 1, "// /ho" + "me/somebody\n")
         self.assert_clean("workplace_paths", "docs/a.md", "a framework/library\n")
+
+    def test_files_of_rooms(self):
+        """A file of a large room that no table names; files of folders and of other rooms need no name."""
+        def document(*names):
+            return {"docs/architecture.md": "Inside `src/fabric`, what acts:\n\n| what | files |\n|---|---|\n"
+                    + "".join(f"| words | {name} |\n" for name in names) + "\n`src/fabric/peers`\n"}
+        planted = {"src/fabric/engine.h": "", "src/fabric/engine.cpp": "", "src/fabric/peers.cpp": "",
+                   "src/fabric/sim/net.h": "", "src/kv/pool.h": ""}
+        unlisted = ("src/multipath/engine.cpp", 1), ("src/preload/hooks.cpp", 1)
+        for names, missing in ((("`engine`; `peers` are parts of it",), []), (("`engine.h`", "`src/fabric/peers`"), []),
+                               (("`engine`",), ["src/fabric/peers.cpp"]), (("`peers`",), ["src/fabric/engine.cpp"])):
+            self.assertEqual(self.found("files_of_rooms", {**planted, **document(*names)}),
+                             [(path, 1) for path in missing] + list(unlisted), names)
+
+    def test_rooms_table(self):
+        """Rows that allow more or less than the rules, for a room or for a folder of it, and a row too few."""
+        rows = [f"| `src/{room}` | words | {', '.join(sorted(uses)) or 'the standard library'}"
+                + "".join(f"; `{folder.split('/')[-1]}/` alone: {', '.join(sorted(more))}"
+                          for folder, more in FOLDER_ROOMS.items() if folder.startswith(f"src/{room}/"))
+                + (", and of cuda the twin" if room == "emulator" else "") + " |"
+                for room, uses in ROOMS.items()]
+        head = ["## The rooms", "", "| room | holds | may use |", "|---|---|---|"]
+
+        def found(changed):
+            return self.found("rooms_table", {"docs/architecture.md": "\n".join(head + changed) + "\n"})
+        self.assertEqual(found(rows), [])
+        at = list(ROOMS).index("fabric")
+        for old, new in (("base, host", "base"), ("base, host", "base, host, kv"), ("`sim/`", "`simulator/`"),
+                         ("simulation", "simulation, kv")):
+            self.assertIn(old, rows[at])
+            changed = rows[:at] + [rows[at].replace(old, new)] + rows[at + 1:]
+            self.assertEqual(found(changed), [("docs/architecture.md", len(head) + at + 1)], new)
+        self.assertEqual(found(rows[1:]), [("docs/architecture.md", 1)])
 
     def test_links(self):
         self.assert_found("links", "docs/a.md", 1, "[x](nowhere.md)\n")

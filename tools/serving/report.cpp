@@ -190,59 +190,74 @@ std::string json_of(const Figure& figure, const Setting& setting, const Laborato
   return document.dump(1) + "\n";
 }
 
+namespace {
+
+PlotSeries drawn_series(const Panel& panel, const Series& series, const Shown& shown,
+                        const Laboratory& laboratory) {
+  PlotSeries drawn{series.name, {}};
+  const double scale = scale_of(shown);
+  for (size_t at = 0; at < panel.x.size(); ++at) {
+    const Estimate value = estimate(by_seed(laboratory.results(series.cases[at]), shown.of));
+    drawn.points.push_back({panel.x[at], value.mean * scale, value.half_width * scale});
+  }
+  return drawn;
+}
+
+/// One for each metric.
+std::vector<Plot> plots_of(const Panel& panel, const Laboratory& laboratory) {
+  std::vector<Plot> row;
+  for (const Shown& shown : panel.metrics) {
+    Plot plot{panel.title, panel.x_name, axis_of(shown), {}};
+    const bool has_names = panel.x_name == "link";
+    for (size_t at = 0; has_names && at < panel.x.size(); ++at)
+      plot.x_ticks.emplace_back(panel.x[at], panel.x_labels[at]);
+    for (const Series& series : panel.series)
+      plot.series.push_back(drawn_series(panel, series, shown, laboratory));
+    row.push_back(plot);
+  }
+  return row;
+}
+
+Plot plot_of(const Scatter& scatter, const Panel& panel, const Laboratory& laboratory) {
+  Plot plot{fmt::format("{}: {:g} to {:g}", panel.x_name, panel.x.front(), panel.x.back()),
+            axis_of(scatter.across),
+            axis_of(scatter.up),
+            {}};
+  for (const Series& series : panel.series) {
+    PlotSeries drawn{series.name, {}};
+    for (const Case& one : series.cases) {
+      const Results& results = laboratory.results(one);
+      drawn.points.push_back({estimate(by_seed(results, scatter.across.of)).mean * 100,
+                              estimate(by_seed(results, scatter.up.of)).mean * 100});
+    }
+    plot.series.push_back(drawn);
+  }
+  return plot;
+}
+
+Plot plot_of(const CurvePanel& panel) {
+  Plot plot{panel.title, panel.x_name, panel.y_name, {}};
+  for (size_t at = 0; at < panel.x_labels.size(); ++at)
+    plot.x_ticks.emplace_back(static_cast<double>(at), panel.x_labels[at]);
+  for (const Curve& curve : panel.curves) {
+    PlotSeries drawn{curve.name, {}};
+    for (const CurvePoint& point : curve.points)
+      drawn.points.push_back({point.x, point.y, point.y_half_width, point.x_half_width});
+    plot.series.push_back(drawn);
+  }
+  return plot;
+}
+
+}  // namespace
+
 std::string svg_of(const Figure& figure, const Laboratory& laboratory) {
   std::vector<std::vector<Plot>> rows;
-  for (const Panel& panel : figure.panels) {
-    std::vector<Plot> row;
-    for (const Shown& shown : panel.metrics) {
-      Plot plot{panel.title, panel.x_name, axis_of(shown), {}};
-      const bool has_names = panel.x_name == "link";
-      for (size_t at = 0; has_names && at < panel.x.size(); ++at)
-        plot.x_ticks.emplace_back(panel.x[at], panel.x_labels[at]);
-      for (const Series& series : panel.series) {
-        PlotSeries drawn{series.name, {}};
-        for (size_t at = 0; at < panel.x.size(); ++at) {
-          const Estimate value = estimate(by_seed(laboratory.results(series.cases[at]), shown.of));
-          const double scale = scale_of(shown);
-          drawn.points.push_back({panel.x[at], value.mean * scale, value.half_width * scale});
-        }
-        plot.series.push_back(drawn);
-      }
-      row.push_back(plot);
-    }
-    rows.push_back(row);
-  }
+  for (const Panel& panel : figure.panels) rows.push_back(plots_of(panel, laboratory));
   std::vector<Plot> scatters;
-  for (const Scatter& scatter : figure.scatters) {
-    const Panel& panel = figure.panels[scatter.panel];
-    Plot plot{fmt::format("{}: {:g} to {:g}", panel.x_name, panel.x.front(), panel.x.back()),
-              axis_of(scatter.across),
-              axis_of(scatter.up),
-              {}};
-    for (const Series& series : panel.series) {
-      PlotSeries drawn{series.name, {}};
-      for (const Case& one : series.cases) {
-        const Results& results = laboratory.results(one);
-        drawn.points.push_back({estimate(by_seed(results, scatter.across.of)).mean * 100,
-                                estimate(by_seed(results, scatter.up.of)).mean * 100});
-      }
-      plot.series.push_back(drawn);
-    }
-    scatters.push_back(plot);
-  }
+  for (const Scatter& scatter : figure.scatters)
+    scatters.push_back(plot_of(scatter, figure.panels[scatter.panel], laboratory));
   rows.push_back(scatters);
-  for (const CurvePanel& panel : figure.curves) {
-    Plot plot{panel.title, panel.x_name, panel.y_name, {}};
-    for (size_t at = 0; at < panel.x_labels.size(); ++at)
-      plot.x_ticks.emplace_back(static_cast<double>(at), panel.x_labels[at]);
-    for (const Curve& curve : panel.curves) {
-      PlotSeries drawn{curve.name, {}};
-      for (const CurvePoint& point : curve.points)
-        drawn.points.push_back({point.x, point.y, point.y_half_width, point.x_half_width});
-      plot.series.push_back(drawn);
-    }
-    rows.push_back({plot});
-  }
+  for (const CurvePanel& panel : figure.curves) rows.push_back({plot_of(panel)});
   return draw(fmt::format("{} ({}): {}", figure.name, kind_of(figure), figure.title), rows);
 }
 

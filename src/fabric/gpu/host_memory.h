@@ -1,10 +1,11 @@
-// Host pages that GPUs and networks copy through: huge pages if there are some. Forked children do
-// not inherit them.
+// Host pages that GPUs and networks copy through (host/huge_pages.h).
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "fabric/domain.h"
+#include "host/huge_pages.h"
 
 namespace braid::fabric::gpu {
 
@@ -12,18 +13,15 @@ class HostMemory {
  public:
   /// Null: there is no memory. All pages are touched.
   static std::shared_ptr<HostMemory> open(size_t size_bytes);
-  ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
-  MutableBytes bytes() const { return bytes_; }
+  MutableBytes bytes() const { return pages_.bytes(); }
 
  private:
-  HostMemory(void* mapping, size_t mapping_bytes, size_t size_bytes);
+  explicit HostMemory(HugePages pages) : pages_(std::move(pages)) {}
 
-  void* mapping_;
-  size_t mapping_bytes_;
-  MutableBytes bytes_;  // from the first huge page on
+  HugePages pages_;
 };
 
 }  // namespace braid::fabric::gpu

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "host/huge_pages.h"
+
 namespace braid::multipath::staging {
 namespace {
 

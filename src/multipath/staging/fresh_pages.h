@@ -10,8 +10,6 @@
 
 namespace braid::multipath::staging {
 
-inline constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
-
 /// From the start of one page to the end of another.
 struct PageRange {
   uintptr_t begin = 0;

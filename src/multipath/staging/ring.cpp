@@ -1,6 +1,6 @@
 #include "multipath/staging/ring.h"
 
-#include <sys/mman.h>
+#include <utility>
 
 #include "base/try.h"
 #include "cuda/queries.h"
@@ -14,13 +14,9 @@ constexpr uint64_t kRingBytes = kSlots * kSlotBytes;
 }  // namespace
 
 Status Ring::open() {
-  void* memory =
-      mmap(nullptr, kRingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return Status::error("no memory for staging pageable copies");
-  memory_ = static_cast<uint8_t*>(memory);
-  madvise(memory_, kRingBytes, MADV_HUGEPAGE);  // fewer pages to pin; without them it works too
-  // GPUs use these pages, which must stay the parent's after a fork. No child looks at them.
-  madvise(memory_, kRingBytes, MADV_DONTFORK);
+  auto memory = HugePages::map(kRingBytes);
+  if (!memory.ok()) return Status::error("no memory for staging pageable copies");
+  memory_ = std::move(memory).value();
   const Status status = pin();
   is_broken_ = !status.ok();
   if (is_broken_) release();
@@ -30,9 +26,9 @@ Status Ring::open() {
 Status Ring::pin() {
   cuda::ScopedContext scope(driver_);
   BRAID_TRY(driver_.check(scope.enter(context_), "staging pageable copies"));
-  BRAID_TRY(
-      driver_.check(driver_.cuMemHostRegister(memory_, kRingBytes, CU_MEMHOSTREGISTER_PORTABLE),
-                    "pinning memory for staging pageable copies"));
+  BRAID_TRY(driver_.check(
+      driver_.cuMemHostRegister(memory_.bytes().data(), kRingBytes, CU_MEMHOSTREGISTER_PORTABLE),
+      "pinning memory for staging pageable copies"));
   is_pinned_ = true;
   hold_primary_context();
   for (CUevent& fence : fences_)
@@ -59,6 +55,7 @@ void Ring::hold_primary_context() {
 // What a stream may still use, or a failed context holds, is left; the context is let go anyhow.
 Ring::~Ring() {
   if (!is_abandoned_ && !is_broken_ && is_idle()) release();
+  memory_.leave_mapped();
   let_go();
 }
 
@@ -72,17 +69,18 @@ void Ring::release() {
   scope.enter(context_);
   for (CUevent fence : fences_)
     if (fence != nullptr) driver_.cuEventDestroy(fence);
-  const bool is_ours = !is_pinned_ || driver_.cuMemHostUnregister(memory_) == CUDA_SUCCESS;
+  const bool is_ours =
+      !is_pinned_ || driver_.cuMemHostUnregister(memory_.bytes().data()) == CUDA_SUCCESS;
   let_go();
-  if (is_ours) munmap(memory_, kRingBytes);
+  if (!is_ours) memory_.leave_mapped();
+  memory_ = {};
 }
 
 // To unregister the memory might wait for a stream that the program holds. The driver takes these
 // addresses for pinned memory until the context has ended, so nobody else may get them.
 void Ring::leave_to_context() {
   abandon();
-  mmap(memory_, kRingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-       0);
+  memory_.leave_addresses();
 }
 
 bool Ring::fence(int index, CUstream stream) {

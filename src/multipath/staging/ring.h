@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "host/huge_pages.h"
 #include "multipath/staging/chunks.h"
 
 namespace braid::multipath::staging {
@@ -30,7 +31,10 @@ class Ring {
   Status open();
 
   CUcontext context() const { return context_; }
-  uint8_t* slot(int index) const { return memory_ + uint64_t(index % kSlots) * kSlotBytes; }
+  uint8_t* slot(int index) const {
+    return reinterpret_cast<uint8_t*>(memory_.bytes().data()) +
+           uint64_t(index % kSlots) * kSlotBytes;
+  }
 
   /// Puts a fence behind the slot's transfer, in the order of `stream`. If the driver refuses, the
   /// ring is broken: it is unknown when the slot becomes free.
@@ -65,7 +69,7 @@ class Ring {
   const cuda::Driver& driver_;
   const CUcontext context_;
   std::optional<CUdevice> held_;  // the primary context of this device is retained by this ring
-  uint8_t* memory_ = nullptr;
+  HugePages memory_;
   bool is_pinned_ = false;
   bool is_broken_ = true;  // until it is open
   std::atomic<bool> is_abandoned_{false};

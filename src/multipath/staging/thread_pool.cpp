@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/blocked_signals.h"
+#include "host/huge_pages.h"
 #include "multipath/staging/copy_past_caches.h"
 
 namespace braid::multipath::staging {

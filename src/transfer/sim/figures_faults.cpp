@@ -122,13 +122,115 @@ Figure slow_rail(const Clusters& clusters, int seeds) {
   return figure;
 }
 
+namespace {
+
+// Rails vanish in turn: so often, one every two seconds, each for a while.
+constexpr uint64_t kTimes = 20, kEveryNs = 2000 * kMs, kFirstGoneNs = 1000 * kMs;
+constexpr uint64_t kGoneNs = 700 * kMs;
+
+// How well a method got over it, in one run or several.
+struct Healing {
+  uint64_t times = 0;
+  int healed = 0;  // times with 90 % of what is left within 50 ms
+  int back = 0;    // times with 90 % of all within 500 ms of the return
+  double slowest_ms = 0, slowest_back_ms = 0;
+  uint64_t failed = 0;    // requests
+  double longest_ms = 0;  // a request
+};
+
+void add(Healing& all, const Healing& more) {
+  all.times += more.times;
+  all.healed += more.healed;
+  all.back += more.back;
+  all.slowest_ms = std::max(all.slowest_ms, more.slowest_ms);
+  all.slowest_back_ms = std::max(all.slowest_back_ms, more.slowest_back_ms);
+  all.failed += more.failed;
+  all.longest_ms = std::max(all.longest_ms, more.longest_ms);
+}
+
+// Returns when rails vanish.
+std::vector<uint64_t> plan_vanishing(Trial& trial, const Cluster& cluster, uint64_t seed) {
+  fabric::sim::Random random(seed);
+  std::vector<uint64_t> gone_ns;
+  for (uint64_t i = 0; i < kTimes; ++i) {
+    gone_ns.push_back(kFirstGoneNs + i * kEveryNs + (i == 0 ? 0 : random.below(100 * kMs)));
+    const int nic = static_cast<int>(i) % cluster.nic_count();
+    trial.at_ns(gone_ns.back(), [&trial, nic] { trial.set_speed(nic, 0); });
+    trial.at_ns(gone_ns.back() + kGoneNs, [&trial, nic] { trial.set_speed(nic, 1); });
+  }
+  return gone_ns;
+}
+
+Healing heal_once(Trial& trial, const Cluster& cluster, uint64_t seed) {
+  const double all_gbps = capacity_gbps(cluster), left_gbps = all_gbps - cluster.nic_gbps.value;
+  const std::vector<uint64_t> gone_ns = plan_vanishing(trial, cluster, seed);
+  const uint64_t end_ns = kFirstGoneNs + kTimes * kEveryNs;
+  trial.add(busy_loop(end_ns));
+  trial.network().run_until_ns(end_ns);
+  Healing healing;
+  for (const uint64_t at_ns : gone_ns) {
+    const uint64_t back_ns = at_ns + kGoneNs, next_ns = at_ns + kEveryNs - 100 * kMs;
+    const double heal_ms = ms_until(trial.timeline(), at_ns, back_ns, 20 * kMs, 0.9 * left_gbps);
+    const double back_ms = ms_until(trial.timeline(), back_ns, next_ns, 50 * kMs, 0.9 * all_gbps);
+    add(healing, {1, heal_ms <= 50 ? 1 : 0, back_ms <= 500 ? 1 : 0, heal_ms, back_ms, 0, 0});
+  }
+  const Measured measured = trial.threads().between(0, end_ns);
+  healing.failed = measured.failed;
+  healing.longest_ms = measured.percentile_us(1) / 1000;
+  return healing;
+}
+
+Healing heal_with(Method method, const Cluster& cluster, int seeds, Plot& plot) {
+  Healing all;
+  for (uint64_t seed = 1; seed <= static_cast<uint64_t>(seeds); ++seed) {
+    Trial trial(cluster, method, seed);
+    add(all, heal_once(trial, cluster, seed));
+    if (seed == 1)
+      plot.series.push_back(bins(method_name(method), trial.timeline(), 10 * kMs, 2500 * kMs));
+  }
+  return all;
+}
+
+std::vector<std::string> healing_row(Method method, const Healing& healing) {
+  return {method_name(method),
+          fmt::format("{} of {}", healing.healed, healing.times),
+          fmt::format("{:.0f}", healing.slowest_ms),
+          fmt::format("{} of {}", healing.back, healing.times),
+          fmt::format("{:.0f}", healing.slowest_back_ms),
+          fmt::format("{}", healing.failed),
+          fmt::format("{:.0f}", healing.longest_ms)};
+}
+
+std::vector<Verdict> healing_verdicts(const Healing& healing) {
+  const auto times = static_cast<double>(healing.times);
+  return {
+      {"A5", "90 % of what is left within 50 ms: parts of all times", healing.healed / times, 0.95,
+       true, ""},
+      {"A5", "back at 90 % within 500 ms: parts of all times", healing.back / times, 1, true, ""},
+      {"A5", "requests that failed", static_cast<double>(healing.failed), 0, false, ""}};
+}
+
+// Once, with many rails.
+Verdict testbed_verdict(const Cluster& testbed) {
+  constexpr uint64_t kGoneAtNs = 20 * kMs, kEndNs = 150 * kMs;
+  Trial trial(testbed, Method::kBraid, 1);
+  trial.at_ns(kGoneAtNs, [&trial] { trial.set_speed(0, 0); });
+  trial.add(busy_loop(kEndNs));
+  trial.network().run_until_ns(kEndNs);
+  const double left_gbps = capacity_gbps(testbed) - testbed.nic_gbps.value;
+  return {"A10",
+          "heal on the testbed: 90 % of what is left after",
+          ms_until(trial.timeline(), kGoneAtNs, kEndNs, 5 * kMs, 0.9 * left_gbps),
+          50,
+          false,
+          "ms"};
+}
+
+}  // namespace
+
 Figure heal(const Clusters& clusters, int seeds) {
   Figure figure{"heal", "A rail vanishes silently, and comes back", "", {}, {}, {}, {}};
   figure.paper = "self-healing below 50 ms (the abstract of a later version).";
-  constexpr uint64_t kTimes = 20, kEveryNs = 2000 * kMs, kFirstNs = 1000 * kMs;
-  constexpr uint64_t kGoneNs = 700 * kMs;
-  const Cluster& cluster = clusters.limited;
-  const double all = capacity_gbps(cluster), left = all - cluster.nic_gbps.value;
   Plot plot{"heal-timeline",
             "A rail vanishes at 1,000 ms and comes back at 1,700 ms, 10 ms bins",
             "ms",
@@ -143,70 +245,18 @@ Figure heal(const Clusters& clusters, int seeds) {
        "90 % of all within 500 ms of the return", "slowest, ms", "failed", "longest request, ms"},
       {}};
   for (const Method method : all_methods()) {
-    int healed = 0, back = 0;
-    double slowest_ms = 0, slowest_back_ms = 0;
-    uint64_t failed = 0;
-    double longest_ms = 0;
-    for (int seed = 1; seed <= seeds; ++seed) {
-      Trial trial(cluster, method, static_cast<uint64_t>(seed));
-      fabric::sim::Random random(static_cast<uint64_t>(seed));
-      std::vector<uint64_t> gone_ns;
-      for (uint64_t i = 0; i < kTimes; ++i) {
-        gone_ns.push_back(kFirstNs + i * kEveryNs + (i == 0 ? 0 : random.below(100 * kMs)));
-        const int nic = static_cast<int>(i) % cluster.nic_count();
-        trial.at_ns(gone_ns.back(), [&trial, nic] { trial.set_speed(nic, 0); });
-        trial.at_ns(gone_ns.back() + kGoneNs, [&trial, nic] { trial.set_speed(nic, 1); });
-      }
-      const uint64_t end_ns = kFirstNs + kTimes * kEveryNs;
-      trial.add(busy_loop(end_ns));
-      trial.network().run_until_ns(end_ns);
-      for (const uint64_t at_ns : gone_ns) {
-        const double heal_ms =
-            ms_until(trial.timeline(), at_ns, at_ns + kGoneNs, 20 * kMs, 0.9 * left);
-        const double back_ms = ms_until(trial.timeline(), at_ns + kGoneNs,
-                                        at_ns + kEveryNs - 100 * kMs, 50 * kMs, 0.9 * all);
-        healed += heal_ms <= 50 ? 1 : 0;
-        back += back_ms <= 500 ? 1 : 0;
-        slowest_ms = std::max(slowest_ms, heal_ms);
-        slowest_back_ms = std::max(slowest_back_ms, back_ms);
-      }
-      const Measured measured = trial.threads().between(0, end_ns);
-      failed += measured.failed;
-      longest_ms = std::max(longest_ms, measured.percentile_us(1) / 1000);
-      if (seed == 1)
-        plot.series.push_back(bins(method_name(method), trial.timeline(), 10 * kMs, 2500 * kMs));
-    }
-    table.rows.push_back({method_name(method), fmt::format("{} of {}", healed, kTimes * seeds),
-                          fmt::format("{:.0f}", slowest_ms),
-                          fmt::format("{} of {}", back, kTimes * seeds),
-                          fmt::format("{:.0f}", slowest_back_ms), fmt::format("{}", failed),
-                          fmt::format("{:.0f}", longest_ms)});
-    if (method != Method::kBraid) continue;
-    const double times = static_cast<double>(kTimes) * seeds;
-    figure.verdicts = {
-        {"A5", "90 % of what is left within 50 ms: parts of all times", healed / times, 0.95, true,
-         ""},
-        {"A5", "back at 90 % within 500 ms: parts of all times", back / times, 1, true, ""},
-        {"A5", "requests that failed", static_cast<double>(failed), 0, false, ""}};
+    const Healing healing = heal_with(method, clusters.limited, seeds, plot);
+    table.rows.push_back(healing_row(method, healing));
+    if (method == Method::kBraid) figure.verdicts = healing_verdicts(healing);
   }
   figure.tables = {table};
   figure.plots = {plot};
-  figure.notes.push_back(
+  figure.notes = {
       "A time is the one from which on every 20 ms until the return (50 ms after it) carry 90 %. "
-      "0.95 is 19 of 20.");
-  figure.notes.push_back(
+      "0.95 is 19 of 20.",
       "With a fixed rail the other threads go on, and those of the rail that is gone stand still: "
-      "see the longest request.");
-
-  Trial trial(clusters.testbed, Method::kBraid, 1);
-  trial.at_ns(20 * kMs, [&trial] { trial.set_speed(0, 0); });
-  trial.add(busy_loop(150 * kMs));
-  trial.network().run_until_ns(150 * kMs);
-  const double testbed_left = capacity_gbps(clusters.testbed) - clusters.testbed.nic_gbps.value;
-  figure.verdicts.push_back(
-      {"A10", "heal on the testbed: 90 % of what is left after",
-       ms_until(trial.timeline(), 20 * kMs, 150 * kMs, 5 * kMs, 0.9 * testbed_left), 50, false,
-       "ms"});
+      "see the longest request."};
+  figure.verdicts.push_back(testbed_verdict(clusters.testbed));
   return figure;
 }
 
