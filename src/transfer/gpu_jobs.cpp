@@ -79,12 +79,12 @@ void GpuJobs::begin(uint64_t number, Queue& queue) {
   copy.tag = number;
   copy.ended = ended_;
   copy.regions = job.regions;
-  copy.goes_beside = job.goes_beside;
+  copy.uses_bounce_buffer = job.uses_bounce_buffer;
   const bool is_carried =
-      job.way != fabric::gpu::Way::kBetweenGpus && job.size_bytes >= kCarriedBytesMin;
+      job.kind != fabric::gpu::CopyKind::kBetweenGpus && job.size_bytes >= kCarriedBytesMin;
   if (is_carried) copy.carrier = carrier_.get();
   ++queue.under_way;
-  job.lane->copy(job.way, std::move(copy));
+  job.lane->copy(job.kind, std::move(copy));
 }
 
 bool GpuJobs::step() {

@@ -21,12 +21,12 @@ namespace braid::transfer {
 
 struct GpuJob {
   std::shared_ptr<fabric::gpu::Lane> lane;
-  fabric::gpu::Way way = fabric::gpu::Way::kToGpu;
+  fabric::gpu::CopyKind kind = fabric::gpu::CopyKind::kToGpu;
   void* to = nullptr;
   const void* from = nullptr;
   uint64_t size_bytes = 0;
-  uint64_t regions = 0;      ///< identifies the two buffers of the copy: a number of the caller
-  bool goes_beside = false;  ///< as fabric::gpu::Copy's
+  uint64_t regions = 0;  ///< identifies the two buffers of the copy: a number of the caller
+  bool uses_bounce_buffer = false;  ///< as fabric::gpu::Copy's
   std::function<void(bool ok)> ended;
 };
 

@@ -56,18 +56,20 @@ TEST_F(LaneTest, CarriedCopiesGoOneBehindTheOther) {
   host.fill_random(3);
   const auto lane = lane_of(driver(), nullptr, 0);
   const auto ended = std::make_shared<Ended>();
-  for (const Way way : {Way::kToGpu, Way::kToHost}) {
+  for (const CopyKind kind : {CopyKind::kToGpu, CopyKind::kToHost}) {
     braid::test::Gate gate(driver());
     HeldCarrier carrier(driver(), gate);
     for (uint64_t i = 0; i < kCopies; ++i) {
       Copy copy;
       copy.to = copy.from = device.at(i * kBytes);
-      if (way == Way::kToGpu) copy.from = reinterpret_cast<CUdeviceptr>(host.data() + i * kBytes);
-      if (way == Way::kToHost) copy.to = reinterpret_cast<CUdeviceptr>(back.data() + i * kBytes);
+      if (kind == CopyKind::kToGpu)
+        copy.from = reinterpret_cast<CUdeviceptr>(host.data() + i * kBytes);
+      if (kind == CopyKind::kToHost)
+        copy.to = reinterpret_cast<CUdeviceptr>(back.data() + i * kBytes);
       copy.size_bytes = kBytes;
       copy.ended = ended;
       copy.carrier = &carrier;
-      lane->copy(way, std::move(copy));
+      lane->copy(kind, std::move(copy));
     }
     EXPECT_TRUE(eventually([&] { return carrier.begun() == kCopies; }))
         << carrier.begun() << " have begun: the next is to stand behind the one under way";

@@ -90,18 +90,18 @@ class PassageTest : public braid::test::ServerTest {
     }
   }
 
-  void begin(const Context& on, Way way) {
+  void begin(const Context& on, CopyKind kind) {
     passage_.pin(on.lane);
     Copy copy;
-    copy.goes_beside = is_beside_ = passage_.begin_copy();
+    copy.uses_bounce_buffer = is_beside_ = passage_.begin_copy();
     copy.tag = is_beside_ ? 1 : 0;
     ++under_way_;
     const auto host = reinterpret_cast<CUdeviceptr>(passage_.bytes().data());
-    copy.to = way == Way::kToGpu ? on.memory : host;
-    copy.from = way == Way::kToGpu ? host : on.memory;
+    copy.to = kind == CopyKind::kToGpu ? on.memory : host;
+    copy.from = kind == CopyKind::kToGpu ? host : on.memory;
     copy.size_bytes = kBytes;
     copy.ended = ended_;
-    on.lane->copy(way, std::move(copy));
+    on.lane->copy(kind, std::move(copy));
   }
   bool end() {
     std::vector<Ended::Copy> ended;
@@ -118,10 +118,10 @@ class PassageTest : public braid::test::ServerTest {
     std::vector<std::byte> bytes(kBytes);
     for (uint64_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<std::byte>(seed * 31 + i % 251);
     std::copy(bytes.begin(), bytes.end(), passage_.bytes().begin());
-    begin(on, Way::kToGpu);
+    begin(on, CopyKind::kToGpu);
     ASSERT_TRUE(end()) << "it waits for the other context";
     std::fill(passage_.bytes().begin(), passage_.bytes().end(), std::byte{0});
-    begin(on, Way::kToHost);
+    begin(on, CopyKind::kToHost);
     ASSERT_TRUE(end()) << "it waits for the other context";
     EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), passage_.bytes().begin()));
   }
@@ -175,9 +175,9 @@ TEST_F(PassageTest, WhileOneContextIsHeldUpLeavingTheOthersCopiesGoBesideIt) {
 /// The copies of another context that are under way there end first; later ones hold it up no more.
 TEST_F(PassageTest, AContextLeavesOnceTheOthersCopiesUnderWayHaveEnded) {
   ASSERT_NO_FATAL_FAILURE(copy_through(contexts_[0], 1));
-  begin(contexts_[1], Way::kToGpu);
+  begin(contexts_[1], CopyKind::kToGpu);
   EXPECT_FALSE(passage_.leave(*contexts_[0].lane));
-  begin(contexts_[1], Way::kToGpu);
+  begin(contexts_[1], CopyKind::kToGpu);
   EXPECT_TRUE(is_beside_);
   ASSERT_TRUE(eventually([&] { return end(); }));
   EXPECT_TRUE(passage_.leave(*contexts_[0].lane));
@@ -185,10 +185,10 @@ TEST_F(PassageTest, AContextLeavesOnceTheOthersCopiesUnderWayHaveEnded) {
 
 TEST_F(PassageTest, AContextThatComesBackKeepsItsPin) {
   ASSERT_NO_FATAL_FAILURE(copy_through(contexts_[0], 1));
-  begin(contexts_[1], Way::kToGpu);
+  begin(contexts_[1], CopyKind::kToGpu);
   EXPECT_FALSE(passage_.leave(*contexts_[0].lane));
   passage_.stay(*contexts_[0].lane);
-  begin(contexts_[1], Way::kToGpu);
+  begin(contexts_[1], CopyKind::kToGpu);
   EXPECT_FALSE(is_beside_);
   ASSERT_TRUE(eventually([&] { return end(); }));
   EXPECT_EQ(witness_->pins, 1);

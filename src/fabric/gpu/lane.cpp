@@ -104,19 +104,19 @@ void LaneEnds::wait() {
   for (const auto& end : ends_) end->wait();
 }
 
-void Lane::copy(Way way, Copy copy) {
+void Lane::copy(CopyKind kind, Copy copy) {
   {
     const std::lock_guard lock(mutex_);
-    to_copy_[static_cast<size_t>(way)].push_back(std::move(copy));
+    to_copy_[static_cast<size_t>(kind)].push_back(std::move(copy));
   }
   wake_.notify_one();
 }
 
-void Lane::copy(Way way, std::vector<Copy>& copies) {
+void Lane::copy(CopyKind kind, std::vector<Copy>& copies) {
   if (copies.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    std::deque<Copy>& all = to_copy_[static_cast<size_t>(way)];
+    std::deque<Copy>& all = to_copy_[static_cast<size_t>(kind)];
     all.insert(all.end(), std::make_move_iterator(copies.begin()),
                std::make_move_iterator(copies.end()));
   }
@@ -133,7 +133,7 @@ void Lane::run(std::function<void(CUresult)> call) {
 void Lane::prepare_pages() {
   run([this](CUresult context) {
     if (context == CUDA_SUCCESS)
-      mover_.prepare_pages(streams_[static_cast<size_t>(Way::kBetweenGpus)][0].handle);
+      mover_.prepare_pages(streams_[static_cast<size_t>(CopyKind::kBetweenGpus)][0].handle);
   });
 }
 
@@ -159,8 +159,8 @@ void Lane::work() {
     std::unique_lock lock(mutex_);
     const auto is_wanted = [&] {
       bool has_work = is_ending_ || !to_pin_.empty() || !to_unpin_.empty() || !to_run_.empty();
-      for (size_t way = 0; way < kWayCount; ++way)
-        has_work = has_work || (!to_copy_[way].empty() && has_room(way));
+      for (size_t kind = 0; kind < kCopyKindCount; ++kind)
+        has_work = has_work || (!to_copy_[kind].empty() && has_room(kind));
       return has_work;
     };
     if (is_ending_) break;
@@ -205,23 +205,23 @@ void Lane::enter_context() {
 bool Lane::serve() {
   std::deque<std::shared_ptr<HostMemory>> to_pin, to_unpin;
   std::deque<std::function<void(CUresult)>> to_run;
-  std::vector<Copy> to_copy[kWayCount];
+  std::vector<Copy> to_copy[kCopyKindCount];
   {
     const std::lock_guard lock(mutex_);
     if (is_ending_) return false;
     to_pin.swap(to_pin_);
     to_unpin.swap(to_unpin_);
     to_run.swap(to_run_);
-    for (size_t way = 0; way < kWayCount; ++way)
-      if (has_room(way)) to_copy[way] = take_group(static_cast<Way>(way), to_copy_[way]);
+    for (size_t kind = 0; kind < kCopyKindCount; ++kind)
+      if (has_room(kind)) to_copy[kind] = take_group(static_cast<CopyKind>(kind), to_copy_[kind]);
   }
   bool any = !to_pin.empty() || !to_unpin.empty() || !to_run.empty();
   for (const auto& memory : to_pin) begin_pin(memory);
   for (const auto& call : to_run) call(state_);
-  for (size_t way = 0; way < kWayCount; ++way) {
-    if (to_copy[way].empty()) continue;
+  for (size_t kind = 0; kind < kCopyKindCount; ++kind) {
+    if (to_copy[kind].empty()) continue;
     any = true;
-    begin(static_cast<Way>(way), std::move(to_copy[way]));
+    begin(static_cast<CopyKind>(kind), std::move(to_copy[kind]));
   }
   for (const auto& memory : to_unpin) end_pin(memory);
   return any;
@@ -229,10 +229,10 @@ bool Lane::serve() {
 
 /// Takes one of several groups, so that the end of one is handled while others are copied. A
 /// carrier needs large copies, which are made of small ones that are adjacent.
-std::vector<Copy> Lane::take_group(Way way, std::deque<Copy>& waiting) {
+std::vector<Copy> Lane::take_group(CopyKind kind, std::deque<Copy>& waiting) {
   std::vector<Copy> group;
   const auto bytes_max = [&] {
-    if (way == Way::kBetweenGpus || group.empty()) return kGroupBytesMax;
+    if (kind == CopyKind::kBetweenGpus || group.empty()) return kGroupBytesMax;
     if (group.front().carrier == nullptr) return kGroupOfHostBytesMax;
     return goes_on(group.back(), waiting.front()) ? kGroupBytesMax : kGroupOfCarriedBytesMax;
   };
@@ -246,9 +246,9 @@ std::vector<Copy> Lane::take_group(Way way, std::deque<Copy>& waiting) {
 
 /// Copies that come while others are under way wait, and go together: few large groups keep a GPU
 /// as busy as many small ones, at a smaller cost.
-bool Lane::has_room(size_t way) const {
+bool Lane::has_room(size_t kind) const {
   size_t under_way = 0;
-  for (const Stream& stream : streams_[way]) under_way += stream.under_way.size();
+  for (const Stream& stream : streams_[kind]) under_way += stream.under_way.size();
   return under_way < kGroupsMax;
 }
 
@@ -260,12 +260,12 @@ Lane::Stream& Lane::stream_for(Stream* streams, const std::vector<Copy>& copies)
   return streams[is_second && !is_carried ? 1 : 0];
 }
 
-void Lane::begin(Way way, std::vector<Copy> copies) {
-  Stream* streams = streams_[static_cast<size_t>(way)];
+void Lane::begin(CopyKind kind, std::vector<Copy> copies) {
+  Stream* streams = streams_[static_cast<size_t>(kind)];
   Stream& stream = stream_for(streams, copies);
   Group group{nullptr, state_, std::move(copies), {}};
   if (state_ != CUDA_SUCCESS) return finish(group, state_);
-  group.beside.replace(way, group.copies);
+  group.bounce_buffers.replace(kind, group.copies);
   const size_t turn = stream.groups++ % kGroupsMax;  // at most kGroupsMax are under way in it
   const size_t list = (&stream == streams ? 0 : kGroupsMax) + turn;
   group.result = mover_.enqueue(group.copies, stream.handle, list);
@@ -309,7 +309,7 @@ bool Lane::look(Stream& stream) {
 }
 
 void Lane::finish(const Group& group, CUresult result) {
-  if (result == CUDA_SUCCESS) group.beside.bring_back();
+  if (result == CUDA_SUCCESS) group.bounce_buffers.bring_back();
   std::vector<Ended::Copy> ended;
   for (size_t i = 0; i < group.copies.size(); ++i) {
     ended.push_back({group.copies[i].tag, result == CUDA_SUCCESS});

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
-#include "fabric/gpu/beside.h"
+#include "fabric/gpu/bounce_buffers.h"
 #include "fabric/gpu/host_memory.h"
 #include "fabric/gpu/mover.h"
 
@@ -73,9 +73,9 @@ class Lane {
   /// here: not a primary one, which is held. True too while that is not known.
   bool is_programs() const { return is_programs_; }
 
-  void copy(Way way, Copy copy);
+  void copy(CopyKind kind, Copy copy);
   /// The same of many. They are taken out of the list.
-  void copy(Way way, std::vector<Copy>& copies);
+  void copy(CopyKind kind, std::vector<Copy>& copies);
   /// Runs `call` in the thread, with the context current, before later copies. Its argument says
   /// whether the context can be used.
   void run(std::function<void(CUresult)> call);
@@ -101,7 +101,7 @@ class Lane {
     CUevent event = nullptr;  // null: it has ended
     CUresult result = CUDA_SUCCESS;
     std::vector<Copy> copies;
-    Beside beside;
+    BounceBuffers bounce_buffers;
   };
   struct Stream {
     CUstream handle = nullptr;
@@ -112,10 +112,10 @@ class Lane {
   void work();
   void enter_context();
   bool serve();
-  bool has_room(size_t way) const;
-  static std::vector<Copy> take_group(Way way, std::deque<Copy>& waiting);
+  bool has_room(size_t kind) const;
+  static std::vector<Copy> take_group(CopyKind kind, std::deque<Copy>& waiting);
   static Stream& stream_for(Stream* streams, const std::vector<Copy>& copies);
-  void begin(Way way, std::vector<Copy> copies);
+  void begin(CopyKind kind, std::vector<Copy> copies);
   bool look();
   bool look(Stream& stream);
   void finish(const Group& group, CUresult result);
@@ -133,8 +133,8 @@ class Lane {
   CUresult state_ = CUDA_SUCCESS;  // of the context
   CUdevice device_ = 0;
   bool holds_primary_ = false;
-  static constexpr size_t kStreamsOfWay = 2;
-  Stream streams_[kWayCount][kStreamsOfWay];
+  static constexpr size_t kStreamsOfKind = 2;
+  Stream streams_[kCopyKindCount][kStreamsOfKind];
   std::vector<CUevent> events_;  // free ones
   std::map<const HostMemory*, std::shared_ptr<HostMemory>> pinned_;
 
@@ -142,7 +142,7 @@ class Lane {
   std::condition_variable wake_;
   std::deque<std::shared_ptr<HostMemory>> to_pin_, to_unpin_;  // under the mutex, below too
   std::deque<std::function<void(CUresult)>> to_run_;
-  std::deque<Copy> to_copy_[kWayCount];
+  std::deque<Copy> to_copy_[kCopyKindCount];
   bool is_ending_ = false;
 };
 

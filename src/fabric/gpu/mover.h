@@ -60,16 +60,16 @@ struct Copy {
   /// are merged, since the driver refuses a copy that crosses into another allocation.
   uint64_t regions = 0;
   Carrier* carrier = nullptr;  ///< null: the driver
-  /// The host memory that it names may be unpinned meanwhile: beside.h.
-  bool goes_beside = false;
+  /// The host memory that it names may be unpinned meanwhile (bounce_buffers.h).
+  bool uses_bounce_buffer = false;
 };
 
 /// `copy` goes on where `before` ends, and both can be made as one.
 bool goes_on(const Copy& before, const Copy& copy);
 
 /// The kinds of copies. Each kind has streams of its own.
-enum class Way : uint8_t { kToGpu, kToHost, kBetweenGpus };
-inline constexpr size_t kWayCount = 3;
+enum class CopyKind : uint8_t { kToGpu, kToHost, kBetweenGpus };
+inline constexpr size_t kCopyKindCount = 3;
 
 /// Used in a lane's thread, with its context current.
 class Mover {

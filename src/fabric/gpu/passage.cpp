@@ -34,8 +34,8 @@ bool Passage::begin_copy() {
   return false;
 }
 
-void Passage::end_copy(bool goes_beside) {
-  if (!goes_beside) --copies_;
+void Passage::end_copy(bool uses_bounce_buffer) {
+  if (!uses_bounce_buffer) --copies_;
 }
 
 bool Passage::leave(const Lane& lane) {

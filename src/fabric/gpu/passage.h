@@ -1,8 +1,8 @@
 // Host memory that copies of several contexts pass through. One of the contexts pins it for all;
 // before the program may destroy that context, its lane unpins the memory again, and the driver may
 // hold that up for long. No copy of another context may use the memory meanwhile, and none may
-// wait: from when a context begins to leave until its lane has unpinned the memory, copies go
-// beside it (Copy::goes_beside). Not synchronised.
+// wait: from when a context begins to leave until its lane has unpinned the memory, copies use
+// bounce buffers (Copy::uses_bounce_buffer). Not synchronised.
 #pragma once
 
 #include <atomic>
@@ -27,10 +27,10 @@ class Passage {
 
   /// To be called before copies of the lane. Pins the memory if nobody does.
   void pin(const std::shared_ptr<Lane>& lane);
-  /// A copy begins. True: it goes beside the memory.
+  /// A copy begins. True: it uses a bounce buffer instead of the memory.
   bool begin_copy();
-  /// `goes_beside`: what `begin_copy` has said.
-  void end_copy(bool goes_beside);
+  /// `uses_bounce_buffer`: what `begin_copy` has said.
+  void end_copy(bool uses_bounce_buffer);
   /// Nothing of the lane's context is to be left. False: call it again once a copy has ended.
   bool leave(const Lane& lane);
   /// The lane's context does not leave after all.

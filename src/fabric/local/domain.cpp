@@ -307,10 +307,11 @@ bool LocalDomain::is_idle() {
   return is_idle;
 }
 
-void LocalDomain::begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy) {
+void LocalDomain::begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::CopyKind kind,
+                             gpu::Copy copy) {
   ++copies_;
   copy.ended = ended_;
-  batches_[{lane.get(), way}].push_back(std::move(copy));
+  batches_[{lane.get(), kind}].push_back(std::move(copy));
 }
 
 void LocalDomain::take_copies() {

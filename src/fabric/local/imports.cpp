@@ -116,7 +116,7 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
   const std::shared_ptr<gpu::Lane>& source = regions_.at(posting.write.region).lane;
   if (import.mapping == nullptr) {
     route.address = reinterpret_cast<CUdeviceptr>(import.first);
-    if (source != nullptr) route.batch = &batches_[{source.get(), gpu::Way::kToHost}];
+    if (source != nullptr) route.batch = &batches_[{source.get(), gpu::CopyKind::kToHost}];
   } else {
     const std::shared_ptr<gpu::Lane> lane = lane_for(posting);
     if (lane == nullptr) return Mapping::State::kRefused;  // for want of a thread
@@ -125,10 +125,11 @@ Mapping::State LocalDomain::find_route(const Posting& posting) {
     import.lane = lane;
     const Mapping::State state = import.mapping->prepare(*lane);
     if (state != Mapping::State::kReady) return state;
-    const gpu::Way way = source == nullptr ? gpu::Way::kToGpu : gpu::Way::kBetweenGpus;
+    const gpu::CopyKind kind =
+        source == nullptr ? gpu::CopyKind::kToGpu : gpu::CopyKind::kBetweenGpus;
     route.address = import.mapping->address_for(*lane);
     route.may_be_kernels = source != nullptr && import.offer.kind != Offer::kSameProcess;
-    route.batch = &batches_[{lane.get(), way}];
+    route.batch = &batches_[{lane.get(), kind}];
   }
   route_ = route;
   return Mapping::State::kReady;

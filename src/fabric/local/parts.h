@@ -261,7 +261,7 @@ class LocalDomain final : public Domain {
   static void withdraw(Visitor& visitor, uint64_t key, const Visitor::Slot& slot);
   void end_posting(uint64_t posting, bool ok);
   void take_copies();
-  void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::Way way, gpu::Copy copy);
+  void begin_copy(const std::shared_ptr<gpu::Lane>& lane, gpu::CopyKind kind, gpu::Copy copy);
   void look_at_strangers();
   void look_at_sockets();
   void look_at_visitors();
@@ -327,7 +327,7 @@ class LocalDomain final : public Domain {
   /// makes the driver wait for the program's streams.
   std::set<std::shared_ptr<gpu::Lane>> leaving_;
   /// Copies to hand to lanes at the next poll, since handing them over one by one costs more.
-  std::map<std::pair<gpu::Lane*, gpu::Way>, std::vector<gpu::Copy>> batches_;
+  std::map<std::pair<gpu::Lane*, gpu::CopyKind>, std::vector<gpu::Copy>> batches_;
 
   std::unordered_map<uint32_t, Region> regions_;
   std::unordered_map<uint64_t, uint32_t> region_of_key_;

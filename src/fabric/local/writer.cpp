@@ -80,7 +80,7 @@ bool LocalDomain::put_host_part(Peer& peer, uint64_t id) {
     if (peer.state == Peer::Bounce::kFree) {
       peer.bounce.resize(kHostPartBytes);
       peer.state = Peer::Bounce::kFilling;
-      begin_copy(source.lane, gpu::Way::kToHost,
+      begin_copy(source.lane, gpu::CopyKind::kToHost,
                  {reinterpret_cast<CUdeviceptr>(peer.bounce.data()),
                   reinterpret_cast<CUdeviceptr>(part.data()), size_bytes, id | kBouncing, nullptr});
     }

@@ -166,17 +166,17 @@ void StagedDomain::handle_piece(const Record& piece) {
     return end_arrival(piece.session, piece, false);
   Region& region = regions_.at(*number);
   visitor.ring.memory.pin(region.lane);
-  const bool goes_beside = visitor.ring.memory.begin_copy();
+  const bool uses_bounce_buffer = visitor.ring.memory.begin_copy();
   ++region.arrivals;
   ++visitor.arrivals;
   ++copies_;
-  const uint32_t arrival = arrivals_.add({piece, piece.session, *number, goes_beside});
+  const uint32_t arrival = arrivals_.add({piece, piece.session, *number, uses_bounce_buffer});
   std::byte* to = region.memory.data() + (piece.address - kGpuBase);
   const std::byte* from = visitor.ring.memory.bytes().data() + piece.offset_bytes;
   region.lane->copy(
-      gpu::Way::kToGpu,
+      gpu::CopyKind::kToGpu,
       {reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), piece.size_bytes,
-       own(Own::kArrival, arrival), ended_, false, *number, nullptr, goes_beside});
+       own(Own::kArrival, arrival), ended_, false, *number, nullptr, uses_bounce_buffer});
 }
 
 void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
@@ -185,7 +185,7 @@ void StagedDomain::copied_to_gpu(uint32_t index, bool ok) {
   Region& region = regions_.at(arrival.region);
   Visitor& visitor = visitors_.at(arrival.session);
   --visitor.arrivals;
-  visitor.ring.memory.end_copy(arrival.goes_beside);
+  visitor.ring.memory.end_copy(arrival.uses_bounce_buffer);
   if (--region.arrivals == 0 && draining_.erase(arrival.region) != 0) erase_region(arrival.region);
   if (!visitor.has_left) return end_arrival(arrival.session, arrival.record, ok);
   if (visitor.arrivals == 0) end_visit(arrival.session, true);

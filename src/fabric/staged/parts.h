@@ -153,8 +153,8 @@ class StagedDomain final : public Domain {
     uint64_t visit = 0;           // Peer::number, when it was taken
     std::optional<uint32_t> way;  // that it was posted to
     bool is_announced = false;
-    std::set<uint64_t> unanswered;  // numbers of its runs that were announced
-    bool goes_beside = false;       // our ring, while it is copied there: gpu::Passage
+    std::set<uint64_t> unanswered;    // numbers of its runs that were announced
+    bool uses_bounce_buffer = false;  // our ring, while it is copied there: gpu::Passage
   };
   /// A domain that writes to GPUs of ours.
   struct Visitor {
@@ -178,7 +178,7 @@ class StagedDomain final : public Domain {
     Record record;
     uint64_t session = 0;
     uint32_t region = 0;
-    bool goes_beside = false;  // the ring: gpu::Passage
+    bool uses_bounce_buffer = false;  // the ring: gpu::Passage
   };
 
   StagedDomain(std::unique_ptr<Domain> wire, const Options& options)

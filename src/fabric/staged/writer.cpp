@@ -151,17 +151,17 @@ void StagedDomain::copy_to_ring(uint32_t index) {
   gpu::Passage& memory = peer.ring->memory;
   memory.pin(source.lane);
   auto to = reinterpret_cast<CUdeviceptr>(memory.bytes().data()) + piece.span.offset_bytes;
-  piece.goes_beside = memory.begin_copy();
+  piece.uses_bounce_buffer = memory.begin_copy();
   std::vector<gpu::Copy> copies;
   for (const Segment& run : runs_of(posting, piece)) {
     copies.push_back({to, reinterpret_cast<CUdeviceptr>(run.source.data()), run.source.size(),
                       own(Own::kPiece, index), ended_, false, posting.write.region, nullptr,
-                      piece.goes_beside});
+                      piece.uses_bounce_buffer});
     to += run.source.size();
   }
   piece.awaited = copies.size();
   copies_ += copies.size();
-  source.lane->copy(gpu::Way::kToHost, copies);
+  source.lane->copy(gpu::CopyKind::kToHost, copies);
 }
 
 bool StagedDomain::take_spans(Peer& peer, const Posting& posting, Piece& piece) {
@@ -184,7 +184,7 @@ void StagedDomain::copied_to_ring(uint32_t index, bool ok) {
   Peer& peer = peers_.at(posting.write.peer);
   piece.ok = piece.ok && ok;
   if (--piece.awaited > 0) return;
-  peer.ring->memory.end_copy(piece.goes_beside);
+  peer.ring->memory.end_copy(piece.uses_bounce_buffer);
   const bool may_go = may_go_on(peer, posting, piece);
   if (piece.ok && posting.ok && may_go) return to_post_.push_back(index);
   // Nothing was posted for the piece, so its spans are free again.

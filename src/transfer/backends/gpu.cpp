@@ -3,9 +3,9 @@
 namespace braid::transfer {
 namespace {
 
-fabric::gpu::Way way_between(const Buffer& from, const Buffer& to) {
-  if (from.lane == nullptr) return fabric::gpu::Way::kToGpu;
-  return to.lane == nullptr ? fabric::gpu::Way::kToHost : fabric::gpu::Way::kBetweenGpus;
+fabric::gpu::CopyKind kind_between(const Buffer& from, const Buffer& to) {
+  if (from.lane == nullptr) return fabric::gpu::CopyKind::kToGpu;
+  return to.lane == nullptr ? fabric::gpu::CopyKind::kToHost : fabric::gpu::CopyKind::kBetweenGpus;
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ void GpuBackend::post(uint32_t, const Piece& piece) {
   const Buffer& to = is_write ? *far : near;
   GpuJob job;
   job.lane = from.lane != nullptr ? from.lane : to.lane;
-  job.way = way_between(from, to);
+  job.kind = kind_between(from, to);
   job.to = is_write ? there : piece.local.data();
   job.from = is_write ? piece.local.data() : there;
   job.size_bytes = piece.local.size();

@@ -133,15 +133,16 @@ void ThroughHost::copy(uint64_t number, const Moving& moving, const Pipeline::St
   std::byte* on_gpu = moving.piece.local.data() + step.offset;
   GpuJob job;
   job.lane = moving.gpu->lane;
-  job.way = moving.is_write() ? fabric::gpu::Way::kToHost : fabric::gpu::Way::kToGpu;
+  job.kind = moving.is_write() ? fabric::gpu::CopyKind::kToHost : fabric::gpu::CopyKind::kToGpu;
   job.to = moving.is_write() ? part.data() : on_gpu;
   job.from = moving.is_write() ? on_gpu : part.data();
   job.size_bytes = step.size_bytes;
   job.regions = moving.gpu->id << 32 ^ stage_of(moving).buffer;
   fabric::gpu::Passage& memory = stage_of(moving).memory;
-  job.goes_beside = memory.begin_copy();
-  job.ended = [this, number, step, way = moving.way, beside = job.goes_beside, &memory](bool ok) {
-    memory.end_copy(beside);
+  job.uses_bounce_buffer = memory.begin_copy();
+  job.ended = [this, number, step, way = moving.way, bounces = job.uses_bounce_buffer,
+               &memory](bool ok) {
+    memory.end_copy(bounces);
     if (--copying_[way] == 0) copying_.erase(way);
     leave_lanes();
     step_ended(number, step, ok ? Cause::kNone : Cause::kGpuError);

@@ -46,8 +46,8 @@ class ThroughHost {
   /// Whether pieces of the way are under way, perhaps on their last hop.
   bool holds(uint32_t way) const;
   /// Nothing of the lane's context is registered any more. What it has pinned is unpinned once the
-  /// copies of other contexts that are under way there have ended; later ones go beside it, until
-  /// it is pinned again by the next context that copies.
+  /// copies of other contexts that are under way there have ended; later ones use bounce buffers,
+  /// until it is pinned again by the next context that copies.
   void leave(const std::shared_ptr<fabric::gpu::Lane>& lane);
   /// Ways with chunks that are being copied from or to a GPU now.
   const std::map<uint32_t, size_t>& copying() const { return copying_; }

@@ -1,6 +1,6 @@
-// Copies that do not touch the host memory that they name, since another context's lane may be
-// unpinning it now (Copy::goes_beside). The driver copies from or to memory of this object's own,
-// and the CPU copies the rest of the way, which may always touch both.
+// Bounce buffers for copies whose host memory another context's lane may be unpinning now
+// (Copy::uses_bounce_buffer). The driver copies from or to memory of this object, and the CPU
+// copies the rest of the way, which may always touch both.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace braid::fabric::gpu {
 
-class Beside {
+class BounceBuffers {
  public:
-  /// Replaces the host end of each copy that goes beside.
-  void replace(Way way, std::vector<Copy>& copies);
+  /// Replaces the host end of each copy that uses one.
+  void replace(CopyKind kind, std::vector<Copy>& copies);
   /// The copies have ended well: those to the host get there.
   void bring_back() const;
 

@@ -1,15 +1,15 @@
-#include "fabric/gpu/beside.h"
+#include "fabric/gpu/bounce_buffers.h"
 
 #include <cstring>
 #include <utility>
 
 namespace braid::fabric::gpu {
 
-void Beside::replace(Way way, std::vector<Copy>& copies) {
-  if (way == Way::kBetweenGpus) return;
+void BounceBuffers::replace(CopyKind kind, std::vector<Copy>& copies) {
+  if (kind == CopyKind::kBetweenGpus) return;
   for (Copy& copy : copies) {
-    if (!copy.goes_beside) continue;
-    const bool is_to_host = way == Way::kToHost;
+    if (!copy.uses_bounce_buffer) continue;
+    const bool is_to_host = kind == CopyKind::kToHost;
     CUdeviceptr& end = is_to_host ? copy.to : copy.from;
     auto* host = reinterpret_cast<std::byte*>(end);
     Part part{std::vector<std::byte>(copy.size_bytes), is_to_host ? host : nullptr};
@@ -19,7 +19,7 @@ void Beside::replace(Way way, std::vector<Copy>& copies) {
   }
 }
 
-void Beside::bring_back() const {
+void BounceBuffers::bring_back() const {
   for (const Part& part : parts_)
     if (part.to != nullptr) std::memcpy(part.to, part.bytes.data(), part.bytes.size());
 }
