@@ -57,8 +57,10 @@ void open_relays(Opening when) noexcept {
   static constinit std::atomic<bool> has_begun{false};
   if (has_begun.exchange(true)) return wake_helper();
   const bool has_thread = start_helper();
+  // The engine stays: it holds primary contexts, which it lets go when the program does.
   if (!has_thread && when == Opening::kInBackground)
-    return give_engine_up("the process may not have another thread to open relays with");
+    return say_once(
+        "the process may not have another thread to open relays with. Every copy stays native");
   if (when == Opening::kNow && helper() != nullptr) {
     const ReentryGuard guard;
     helper()->open_relays();
