@@ -3,6 +3,7 @@
 #include "multipath/relay_health.h"
 
 #include <cstring>
+#include <tuple>
 
 #include "support/gate.h"
 #include "support/leaping_clock.h"
@@ -34,31 +35,21 @@ cuda::Driver real;
 
 bool is_refused(CUstream stream) { return is_relay_dead && stream != programs_stream; }
 
+template <auto Call, typename... Arguments>
+void may_refuse(cuda::Driver& altered, CUresult (*)(Arguments...)) {
+  altered.*Call = [](Arguments... arguments) {
+    const auto stream = std::get<CUstream>(std::tuple(arguments...));
+    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE : (real.*Call)(arguments...);
+  };
+}
+
 void let_relays_die(cuda::Driver& altered) {
   real = altered;
-  altered.cuStreamWaitValue32 = [](CUstream stream, CUdeviceptr word, cuuint32_t value,
-                                   unsigned how) {
-    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
-                              : real.cuStreamWaitValue32(stream, word, value, how);
-  };
-  altered.cuStreamWriteValue32 = [](CUstream stream, CUdeviceptr word, cuuint32_t value,
-                                    unsigned how) {
-    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
-                              : real.cuStreamWriteValue32(stream, word, value, how);
-  };
-  altered.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, size_t size_bytes,
-                                 CUstream stream) {
-    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
-                              : real.cuMemcpyHtoDAsync(to, from, size_bytes, stream);
-  };
-  altered.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
-                                 CUstream stream) {
-    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE
-                              : copy_or_refuse(to, from, size_bytes, stream);
-  };
-  altered.cuEventRecord = [](CUevent event, CUstream stream) {
-    return is_refused(stream) ? CUDA_ERROR_ECC_UNCORRECTABLE : real.cuEventRecord(event, stream);
-  };
+  may_refuse<&cuda::Driver::cuStreamWaitValue32>(altered, altered.cuStreamWaitValue32);
+  may_refuse<&cuda::Driver::cuStreamWriteValue32>(altered, altered.cuStreamWriteValue32);
+  may_refuse<&cuda::Driver::cuMemcpyHtoDAsync>(altered, altered.cuMemcpyHtoDAsync);
+  may_refuse<&cuda::Driver::cuMemcpyDtoDAsync>(altered, altered.cuMemcpyDtoDAsync);
+  may_refuse<&cuda::Driver::cuEventRecord>(altered, altered.cuEventRecord);
 }
 
 std::vector<std::string> said;
