@@ -21,7 +21,7 @@ ROOMS = {
     "library": {"base", "abi", "host", "cuda", "topology", "multipath", "preload"},
     "kv": {"base", "host", "cuda", "library", "multipath"},
     "serving": {"base", "topology", "simulation", "kv"},
-    "emulator": {"base", "topology", "simulation"},
+    "emulator": {"base", "host", "topology", "simulation"},
 }
 # The emulated driver runs twins of braid's kernels. It is below the driver table, never above it.
 EXTRA_INCLUDES = {"emulator": {"cuda/kernels/twin.h", "cuda/kernels/pull.h"}}

@@ -15,6 +15,7 @@
 
 #include "base/blocked_signals.h"
 #include "emulator/process/process.h"
+#include "host/process_stat.h"
 
 namespace braid::emulator {
 namespace {
@@ -23,9 +24,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Silence: the process has burnt this much CPU time (it polls), or this much time has passed (it
-// sleeps), and no driver call was made. Time in which this thread was not run either is not the
-// program's silence: between two looks, no more counts than a look that is somewhat late.
+// Silence: the process has burnt this much CPU time (it polls), or this much time has passed and
+// its threads sleep, and no driver call was made. Time in which the machine does not run the
+// program is not its silence. So a thread that waits for a core is not silent, and between two
+// looks, no more counts than a look that is somewhat late.
 constexpr milliseconds kBusySilence{20};
 constexpr milliseconds kIdleSilence{60};
 constexpr milliseconds kSample{2};
@@ -33,10 +35,15 @@ constexpr milliseconds kMostOfALook{4};
 constexpr microseconds kHostMemoryLook{50};
 constexpr int kEventsPerTurn = 1024;
 
-microseconds process_cpu_time() {
+microseconds time_of(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return microseconds(now.tv_sec * 1'000'000 + now.tv_nsec / 1000);
+}
+
+// Of the process, without this thread.
+microseconds program_cpu_time() {
+  return time_of(CLOCK_PROCESS_CPUTIME_ID) - time_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 class Silence {
@@ -44,23 +51,30 @@ class Silence {
   /// Says whether the program has been silent for long.
   bool has_lasted(const Presence& program) {
     const auto now = Clock::now();
-    const auto cpu = process_cpu_time();
+    const auto cpu = program_cpu_time();
     if (program.is_inside() || program.ended() != heard_ || restarted_) {
       heard_ = program.ended();
-      restarted_ = false;
+      restarted_ = has_lasted_ = false;
       idle_ = {};
       since_cpu_ = cpu;
     } else {
       idle_ += std::min<Clock::duration>(now - looked_, kMostOfALook);
     }
     looked_ = now;
-    return idle_ >= kIdleSilence || cpu - since_cpu_ >= kBusySilence;
+    has_lasted_ = has_lasted_ || cpu - since_cpu_ >= kBusySilence ||
+                  (idle_ >= kIdleSilence && is_program_asleep());
+    return has_lasted_;
   }
   void restart() { restarted_ = true; }
 
  private:
+  static bool is_program_asleep() {
+    return are_other_threads([](char state) { return state != 'R'; });
+  }
+
   uint64_t heard_ = 0;
   bool restarted_ = true;
+  bool has_lasted_ = false;
   Clock::time_point looked_;
   Clock::duration idle_{};
   microseconds since_cpu_{0};
