@@ -251,12 +251,16 @@ def check_paths(machine, case, reports, accelerated, is_staging):
         raise Failure(f"the paths count {carried} bytes, {accelerated} were carried")
     if carried < accelerated and not case.is_cut_short:
         raise Failure(f"the paths count {carried} bytes only, {accelerated} were carried")
+    # A link that was found busy is left alone for a while, so it need not have been used.
+    left_alone = {relay["gpu"] for report in reports for relay in report["relays"]
+                  if relay["congested"] or relay["shared"]}
     wanted = machine.gpu_count if case.every_gpu else case.paths_to_gpu_0
     is_helped = case.pinned == "accelerated" and not case.is_cut_short and not case.opens_beside
     for direction in ("h2d", "d2h") if is_helped else ():
         links = {path["via"] for path in paths
                  if path["direction"] == direction and path["target"] == 0}
-        if len(links) < 2 or (wanted and len(links) != wanted):
+        most = len(links | left_alone)
+        if most < 2 or (wanted and not len(links) <= wanted <= most):
             raise Failure(f"{direction}: GPU 0 used the links of GPUs {sorted(links)}")
     by_relays = sum(path["bytes"] for path in paths if path["via"] != path["target"])
     return by_relays / carried if carried else 0
