@@ -162,14 +162,15 @@ def shown(found):
 
 
 def returns(row, line, whole, quiet, mended):
-    """After half a second no window falls short. Where the host holds a process up for 2 ms, one does without a fault
-    too: half seconds before the first fault, twice as many, say how many of them this host leaves whole."""
-    half = 0.5
-    found = [line.reaches(0.9 * whole, at, min(at + 2 * half, line.times[-1])) for at in mended]
+    """After half a second no window of 100 ms, A6's, falls short. One of 20 ms does without a fault too, where the host
+    holds a process up for 2 ms. Half seconds before the first fault, twice as many, say how many are whole here."""
+    half, width = 0.5, 0.1
+    found = [line.reaches(0.9 * whole, at, min(at + 2 * half, line.times[-1]), width) for at in mended]
     spans = [quiet + i * half for i in range(2 * len(mended))]
-    undisturbed = sum(line.reaches(0.9 * whole, at, at + half) == 0 for at in spans)
+    undisturbed = [sum(line.reaches(0.9 * whole, at, at + half, each) == 0 for at in spans) for each in (width, 0.02)]
     return row("A5", "back at 90 % within 500 ms", within(found, half), 1, True,
-               f"{shown(found)}; without a fault {undisturbed} of {len(spans)} half seconds are whole")
+               f"{shown(found)}; without a fault {undisturbed[0]} of {len(spans)} half seconds are whole, and "
+               f"{undisturbed[1]} by windows of 20 ms")
 
 
 def run_a6(row, options):
