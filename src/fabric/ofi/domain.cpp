@@ -3,33 +3,21 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
-#include <rdma/fi_rma.h>
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/try.h"
-#include "fabric/ofi/connections.h"
-#include "fabric/ofi/doors.h"
-#include "fabric/ofi/knocks.h"
-#include "fabric/ofi/peer_addresses.h"
-#include "fabric/ofi/peers.h"
-#include "fabric/ofi/postings.h"
-#include "fabric/ofi/robust_locks.h"
-#include "fabric/ofi/sleepers.h"
+#include "fabric/ofi/parts.h"
 #include "fabric/ofi/stand_ins.h"
-#include "fabric/ofi/station.h"
 
 namespace braid::fabric::ofi {
 namespace {
 
 constexpr size_t kEventsAtOnce = 64;
-constexpr size_t kSegmentsMax = 8;
 constexpr size_t kBatchedWritesMax = 64;
 
 /// A peer takes a place for messages and one for its door, in each direction, and gives back those
@@ -42,130 +30,7 @@ Status no_place(const std::string& provider, size_t places) {
                        "Close this engine and open another, or use tcp;ofi_rxm");
 }
 
-class OfiDomain final : public Domain {
- public:
-  static Result<std::unique_ptr<Domain>> open(const Quirks& quirks, const std::string& host_address,
-                                              Admits admits) {
-    Result<Provider> provider = Provider::open(quirks, host_address, admits);
-    if (!provider.ok()) return provider.status();
-    Result<Station> station = Station::open(provider.value(), nullptr);
-    if (!station.ok()) return station.status();
-    std::unique_ptr<OfiDomain> domain(new OfiDomain(  // owner: domain
-        std::move(provider).value(), std::move(station).value()));
-    BRAID_TRY(domain->look_at_region());
-    BRAID_TRY(domain->check_that_closing_ends_access());
-    return std::unique_ptr<Domain>(std::move(domain));
-  }
-
-  ~OfiDomain() override {
-    drain();
-    // Endpoints are closed first, so that nothing reads or writes memory any more.
-    if (calls_) calls_->forget_endpoints();
-    peers_.clear();
-    station_.endpoint.reset();
-  }
-
-  const Traits& traits() const override { return traits_; }
-  Bytes address() const override { return station_.name; }
-  Result<uint32_t> add_region(MutableBytes memory, Access access) override;
-  RemoteRange remote_range(uint32_t region) const override {
-    return regions_.at(region).here.range;
-  }
-  Result<uint32_t> add_door_region(uint32_t door, MutableBytes memory) override {
-    return add_for_door(door, memory, std::nullopt);
-  }
-  Result<uint32_t> add_twin_region(std::optional<uint32_t> door, MutableBytes memory,
-                                   const RemoteRange& twin) override {
-    if (!provider_.chooses_keys()) return Domain::add_twin_region(door, memory, twin);
-    return door ? add_for_door(*door, memory, twin.key) : add_for_all(memory, twin.key);
-  }
-  void remove_region(uint32_t region) override;
-  Result<uint32_t> connect(Bytes address) override;
-  void disconnect(uint32_t peer) override;
-  void abandon(uint32_t peer, Absence absence) override;
-  Result<uint32_t> open_door() override;
-  Bytes door_address(uint32_t door) const override { return doors_.address(door); }
-  void close_door(uint32_t door) override { doors_.close(door, postings_.waiting()); }
-  Drain drain_door(uint32_t door) const override { return doors_.drain(door); }
-  bool post_write(const Write& write) override { return post_writes({&write, 1}) > 0; }
-  size_t post_writes(std::span<const Write> writes) override;
-  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
-  bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
-  size_t poll(std::span<Completion> completions) override;
-  Rejections rejections() const override { return {.refused = provider_.guard->refused()}; }
-  int wait_descriptor() const override { return sleepers_.descriptor(); }
-  bool arm() override {
-    return !postings_.has_waiting() && held_.empty() &&
-           sleepers_.arm(provider_, peers_.is_answer_awaited());
-  }
-  /// No descriptor tells of an answer to a knock, nor of a lock that is free again.
-  uint64_t look_within_ns() const override {
-    const bool is_held_up = calls_ && calls_->is_held_up();
-    return is_held_up || !knocks_.is_empty() ? kNowAndThenNs : kNever;
-  }
-
- private:
-  struct Region {
-    Registration here;
-    std::optional<uint32_t> door;  // through which alone it is reached
-  };
-  /// A write that libfabric had no room for, although it has taken those before it of its batch.
-  struct Held {
-    Write write;
-    std::vector<Segment> further;
-    Posting* posting;
-  };
-
-  OfiDomain(Provider provider, Station station);
-
-  using Key = std::optional<uint64_t>;  // none: a new one
-
-  Status look_at_region();
-  Status check_that_closing_ends_access();
-  Result<uint32_t> add_local(MutableBytes memory);
-  Result<uint32_t> add_for_all(MutableBytes memory, Key key);
-  Result<uint32_t> add_for_door(uint32_t door, MutableBytes memory, Key key);
-  void* descriptor_of(uint32_t region) const;
-  bool is_gone(uint32_t peer, uint64_t context);
-  bool is_ready(Peer& peer);
-  template <typename Call>
-  bool post(Event event, uint64_t context, uint32_t peer, const Call& function);
-  int64_t write(const Write& write, Posting& posting);
-  void post_held();
-  void drop_held(uint32_t peer);
-  size_t read_queue(std::span<Completion> completions);
-  template <typename Call>
-  int64_t call(RobustCalls::Purpose purpose, const Call& function);
-  void close(Owned<fid_ep>& endpoint);
-  std::optional<Completion> completed(const fi_cq_data_entry& entry);
-  std::optional<Completion> take_error();
-  void drain();
-
-  const Provider provider_;
-  const Quirks& quirks_;
-  Traits traits_;
-  std::unique_ptr<RobustCalls> calls_;  // null: none is needed
-  RegionHead* region_ = nullptr;        // of the station's endpoint; not null if there are calls_
-  bool tells_landings_ = false;         // writes without an immediate come with kNoImmediate
-  Station station_;
-  std::unordered_map<uint32_t, Region> regions_;
-  Peers peers_;
-  PeerAddresses addresses_;
-  Knocks knocks_;
-  size_t connects_ = 0;  // ever
-  Sleepers sleepers_;
-  /// Of this moment: forgotten whenever libfabric may open or take one, in a poll or a posting.
-  Connections connections_;
-  uint64_t polled_ns_ = 0;  // if there are doorbells
-  Doors doors_;
-  bool doors_first_ = false;  // in turns
-  size_t from_doors_ = 0;     // from the last poll
-  size_t from_queue_ = 0;
-  Pace queue_pace_;
-  uint32_t next_region_ = 0;
-  Postings postings_{peers_, quirks_.keeps_broken_connections};
-  std::vector<Held> held_;
-};
+}  // namespace
 
 OfiDomain::OfiDomain(Provider provider, Station station)
     : provider_(std::move(provider)),
@@ -188,6 +53,27 @@ OfiDomain::OfiDomain(Provider provider, Station station)
   if (has_room)
     traits_.segments_max =
         std::min({kSegmentsMax, info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit});
+}
+
+Result<std::unique_ptr<Domain>> OfiDomain::open(const Quirks& quirks,
+                                                const std::string& host_address, Admits admits) {
+  Result<Provider> provider = Provider::open(quirks, host_address, admits);
+  if (!provider.ok()) return provider.status();
+  Result<Station> station = Station::open(provider.value(), nullptr);
+  if (!station.ok()) return station.status();
+  std::unique_ptr<OfiDomain> domain(new OfiDomain(  // owner: domain
+      std::move(provider).value(), std::move(station).value()));
+  BRAID_TRY(domain->look_at_region());
+  BRAID_TRY(domain->check_that_closing_ends_access());
+  return std::unique_ptr<Domain>(std::move(domain));
+}
+
+OfiDomain::~OfiDomain() {
+  drain();
+  // Endpoints are closed first, so that nothing reads or writes memory any more.
+  if (calls_) calls_->forget_endpoints();
+  peers_.clear();
+  station_.endpoint.reset();
 }
 
 void OfiDomain::close(Owned<fid_ep>& endpoint) {
@@ -352,162 +238,6 @@ Status OfiDomain::check_that_closing_ends_access() {
                        "Start the program with FI_MR_CACHE_MAX_COUNT=0");
 }
 
-// ---- Postings ----
-
-/// True: the peer was abandoned, so the posting fails at once.
-bool OfiDomain::is_gone(uint32_t peer, uint64_t context) {
-  if (peers_.at(peer).endpoint != nullptr) return false;
-  postings_.tell({Event::kPosted, false, 0, 0, context});
-  return true;
-}
-
-/// False: the connection is broken, and not all of its postings have come back.
-bool OfiDomain::is_ready(Peer& peer) {
-  if (!peer.is_broken) return true;
-  if (peer.under_way > 0) return false;
-  Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
-  if (!own.ok()) return false;
-  peer.own = std::move(own).value();
-  peer.endpoint = peer.own.get();
-  peer.is_broken = false;
-  return true;
-}
-
-/// Returns -FI_EAGAIN also if the call was abandoned.
-template <typename Call>
-int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
-  return calls_ ? calls_->run(purpose, function).value_or(-FI_EAGAIN) : function();
-}
-
-/// All are posted in this call. So all go over one connection: libfabric has a new one ready only
-/// in a later call. If the queue is full in the middle, nothing tells of those that it has taken
-/// until the next one is posted too. It waits for that where a peer has one way for ever, and fails
-/// with them where its connection may be another one then.
-size_t OfiDomain::post_writes(std::span<const Write> writes) {
-  const uint32_t peer = writes.front().peer;
-  Posting* taken = nullptr;  // the last one that libfabric has taken
-  for (size_t i = 0; i < writes.size(); ++i) {
-    const bool is_last = i + 1 == writes.size();
-    if (is_gone(peer, writes[i].context)) continue;
-    if (!is_ready(peers_.at(peer))) return i;
-    Posting& posting = postings_.begin(Event::kPosted, writes[i].context, peer, taken);
-    posting.awaits_batch = !is_last;
-    const int64_t answer = write(writes[i], posting);
-    if (answer == 0) {
-      taken = &posting;
-    } else if (answer != -FI_EAGAIN) {
-      postings_.refuse(posting);
-    } else if (taken != nullptr && quirks_.needs_endpoint_for_each_peer) {
-      posting.awaits_batch = false;
-      held_.push_back({writes[i], {writes[i].further.begin(), writes[i].further.end()}, &posting});
-      return i + 1;
-    } else {
-      postings_.withdraw(posting);
-      postings_.end_batch(taken, false);
-      return i;
-    }
-  }
-  if (taken != nullptr && taken->awaits_batch) postings_.end_batch(taken, false);
-  return writes.size();
-}
-
-int64_t OfiDomain::write(const Write& write, Posting& posting) {
-  connections_.forget();
-  std::array<iovec, kSegmentsMax> sources;
-  std::array<void*, kSegmentsMax> descriptors;
-  std::array<fi_rma_iov, kSegmentsMax> targets;
-  size_t count = 0;
-  void* descriptor = descriptor_of(write.region);
-  const auto add = [&](Bytes source, uint64_t target_address) {
-    sources[count] = {const_cast<std::byte*>(source.data()), source.size()};
-    descriptors[count] = descriptor;
-    targets[count++] = {target_address, source.size(), write.target_key};
-  };
-  add(write.source, write.target_address);
-  for (const Segment& segment : write.further) add(segment.source, segment.target_address);
-  Peer& peer = peers_.at(write.peer);
-  fi_msg_rma message{};
-  message.msg_iov = sources.data();
-  message.desc = descriptors.data();
-  message.iov_count = count;
-  message.addr = peer.address;
-  message.rma_iov = targets.data();
-  message.rma_iov_count = count;
-  message.context = &posting;
-  message.data = write.immediate ? *write.immediate : kNoImmediate;
-  message.data |= uint64_t{write.slices - 1} << kSlicesShift;
-  const uint64_t flags = FI_COMPLETION |
-                         (posting.awaits_batch ? 0 : uint64_t{FI_DELIVERY_COMPLETE}) |
-                         (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
-  const int64_t answer = call(RobustCalls::Purpose::kWrite,
-                              [&] { return fi_writemsg(peer.endpoint, &message, flags); });
-  if (quirks_.has_doorbells) peer.doorbell.ring(polled_ns_);
-  return answer;
-}
-
-void OfiDomain::post_held() {
-  std::erase_if(held_, [this](Held& held) {
-    held.write.further = held.further;
-    const int64_t answer = write(held.write, *held.posting);
-    if (answer == 0 || answer == -FI_EAGAIN) return answer == 0;
-    postings_.end_batch(held.posting->before, false);
-    postings_.refuse(*held.posting);
-    return true;
-  });
-}
-
-void OfiDomain::drop_held(uint32_t peer) {
-  std::erase_if(held_, [&](const Held& held) {
-    if (held.write.peer != peer) return false;
-    postings_.end_batch(held.posting->before, false);
-    postings_.refuse(*held.posting);
-    return true;
-  });
-}
-
-template <typename Call>
-bool OfiDomain::post(Event event, uint64_t context, uint32_t peer, const Call& function) {
-  Posting& posting = postings_.begin(event, context, peer);
-  const int64_t answer = function(&posting);
-  if (quirks_.has_doorbells && event == Event::kPosted) peers_.at(peer).doorbell.ring(polled_ns_);
-  if (answer == -FI_EAGAIN)
-    postings_.withdraw(posting);
-  else if (answer != 0)
-    postings_.refuse(posting);
-  return answer != -FI_EAGAIN;
-}
-
-bool OfiDomain::post_send(uint32_t number, uint32_t region, Bytes bytes, uint64_t context) {
-  if (is_gone(number, context)) return true;
-  Peer& peer = peers_.at(number);
-  if (!is_ready(peer)) return false;
-  connections_.forget();
-  iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  void* descriptor = descriptor_of(region);
-  fi_msg message{};
-  message.msg_iov = &source;
-  message.desc = &descriptor;
-  message.iov_count = 1;
-  message.addr = peer.address;
-  return post(Event::kPosted, context, number, [&](void* posting) {
-    message.context = posting;
-    return call(RobustCalls::Purpose::kMessage, [&] {
-      return fi_sendmsg(peer.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
-    });
-  });
-}
-
-bool OfiDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {
-  return post(Event::kReceived, context, 0, [&](void* posting) {
-    const auto receive = [&] {
-      return fi_recv(station_.endpoint.get(), buffer.data(), buffer.size(), descriptor_of(region),
-                     FI_ADDR_UNSPEC, posting);
-    };
-    if (!calls_) return int64_t{receive()};
-    return calls_->run_holding(region_->lock, receive).value_or(-FI_EAGAIN);
-  });
-}
-
 // ---- Completions ----
 
 /// A poll is expensive on some providers. So the own queue or the doors are polled less often if
@@ -576,8 +306,6 @@ std::optional<Completion> OfiDomain::take_error() {
     return std::nullopt;
   return postings_.given_back(*static_cast<Posting*>(error.op_context), false, 0);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Domain>> open_domain(const Quirks& quirks, const std::string& host_address,
                                             Admits admits) {
