@@ -2,12 +2,13 @@
 """Batches between two processes of this host, by braid or by Mooncake's wheel: one turn of `run`.
 
   loop.py braid|mooncake [--provider NAME,...] [--op read|write] [--size BYTES] [--batch N] [--pattern r1-w8a8]
-                          [--threads N] [--seconds S]
+                          [--threads N] [--seconds S] [--quiet N]
 
-Both are driven from Python in the same way: a batch is submitted and waited for, by each thread. The
-pattern is a layer of a KV cache instead of `batch` blocks side by side. What was written last is read back,
-and what was read last is compared. Prints one object of JSON: GB/s, the first batch ever, the median and the
-99th percentile of a batch, and CPU seconds a GB of both processes.
+Both are driven from Python in the same way: a batch is submitted and waited for, by each thread. The pattern
+is a layer of a KV cache instead of `batch` blocks side by side. --quiet: so many further peers of the target
+have moved a batch before, and are quiet. What was written last is read back, and what was read last is
+compared. Prints one object of JSON: GB/s, the first batch ever, the median and the 99th percentile of a batch,
+and CPU seconds a GB of both processes.
 """
 import argparse
 import array
@@ -153,6 +154,10 @@ class Turn:
         self.memory = Memory(not is_read)
         self.engine = ENGINES[options.engine](self.memory, options.provider, False)
         self.engine.open(said["name"])
+        self.quiet = [ENGINES[options.engine](self.memory, options.provider, False) for _ in range(options.quiet)]
+        for engine in self.quiet:
+            engine.open(said["name"])
+            engine.move(is_read, *self.addresses(first))
         self.places = [pieces(place) for place in range(min(places, 64))]
         self.lists = [self.addresses(place) for place in self.places]
         self.threads = options.threads
@@ -230,6 +235,7 @@ def main():
     parser.add_argument("--pattern", choices=("r1-w8a8",))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--quiet", type=int, default=0)
     parser.add_argument("--role", choices=("initiator", "target"), default="initiator")
     options = parser.parse_args()
     if options.role == "target":

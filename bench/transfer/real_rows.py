@@ -162,7 +162,7 @@ def shown(found):
 
 
 def returns(row, line, whole, quiet, mended):
-    """After half a second no window of 100 ms, A6's, falls short. One of 20 ms does without a fault too, where the host
+    """After half a second no window of 100 ms, as in A6, falls short. One of 20 ms does without a fault too, where the host
     holds a process up for 2 ms. Half seconds before the first fault, twice as many, say how many are whole here."""
     half, width = 0.5, 0.1
     found = [line.reaches(0.9 * whole, at, min(at + 2 * half, line.times[-1]), width) for at in mended]

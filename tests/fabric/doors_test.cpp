@@ -80,6 +80,28 @@ TEST_P(DoorTest, WhoWaitsForTheDescriptorHearsWhatComesThroughIt) {
   }
 }
 
+/// Many have nothing to bring for so long that they are looked at in turns.
+TEST_P(DoorTest, QuietOnesAreHeardAmongMany) {
+  constexpr int kCount = 20, kLooks = 400;
+  std::vector<Write> writes;
+  for (int i = 0; i < kCount; ++i) {
+    const uint32_t door = target().domain->open_door().value();
+    const uint32_t into = target().domain->add_door_region(door, memory_->bytes()).value();
+    Write write = to(target().domain->remote_range(into), 0, from_, source_->bytes(), 100 + i);
+    write.peer = through(door);
+    write.immediate = 7;
+    writes.push_back(write);
+  }
+  for (int turn = 1; turn <= 2; ++turn) {
+    for (const Write& write : writes) post(write);
+    ASSERT_TRUE(wait([&] {
+      return target().immediates[7] == turn * kCount && writer().ended.size() == kCount;
+    })) << turn;
+    writer().ended.clear();
+    for (int look = 0; look < kLooks; ++look) target().poll();
+  }
+}
+
 /// A peer that lies has a key, and writes where it was not told to: to the address for messages, or
 /// through somebody else's door. Where keys hold everywhere, that ends with the region.
 TEST_P(DoorTest, AKeyLeadsNowhereElse) {

@@ -10,6 +10,7 @@ namespace braid::fabric::ofi {
 namespace {
 
 constexpr size_t kEventsAtOnce = 64;
+constexpr size_t kQuietAtOnce = 8;
 constexpr int kLastLooksMax = 64;
 constexpr uint32_t kClosingLooks = 100'000;  // then closes regardless of connections
 
@@ -98,14 +99,27 @@ void Doors::unshare(uint32_t region) {
 size_t Doors::poll(std::span<Completion> completions, bool is_busy) {
   if (order_.empty()) return 0;
   size_t count = 0;
-  for (const bool quiet_ones : {false, true})
-    for (Door& door : order_) {
-      const bool is_quiet = !door.is_closing && door.pace.is_quiet();
-      if (is_quiet != quiet_ones || (is_quiet && door.pace.waits(is_busy || count > 0))) continue;
-      count += look(door, completions.subspan(count));
-    }
+  for (Door& door : order_)
+    if (!door.is_quiet()) count += look(door, completions.subspan(count));
+  count += look_at_quiet_ones(completions.subspan(count), is_busy || count > 0);
   if (closing_ > 0) end_closed();
   if (!order_.empty()) order_.splice(order_.end(), order_, order_.begin());
+  return count;
+}
+
+/// Few at a time, in turns, so that what has traffic does not wait for many. A ring does not say at
+/// which door it is, so then all are looked at.
+size_t Doors::look_at_quiet_ones(std::span<Completion> completions, bool is_busy) {
+  const size_t most = provider_.quirks.has_wait_descriptor ? kQuietAtOnce : order_.size();
+  size_t count = 0, looks = 0;
+  auto at = order_.begin();
+  for (size_t left = order_.size(); left > 0 && looks < most; --left) {
+    const auto door = at++;
+    if (!door->is_quiet() || door->pace.waits(is_busy || count > 0)) continue;
+    count += look(*door, completions.subspan(count));
+    order_.splice(order_.end(), order_, door);
+    ++looks;
+  }
   return count;
 }
 

@@ -79,6 +79,8 @@ class Doors {
     uint32_t closing_looks = 0;
     bool is_closing = false;
     std::vector<Connection> connections;  // these must end first
+
+    bool is_quiet() const { return !is_closing && pace.is_quiet(); }
   };
   struct Shared {
     MutableBytes memory;
@@ -88,6 +90,7 @@ class Doors {
   Result<Station> open_station();
   Status share_with(Door& door, uint32_t region, const Shared& shared);
   size_t look(Door& door, std::span<Completion> completions);
+  size_t look_at_quiet_ones(std::span<Completion> completions, bool is_busy);
   void shut(uint32_t number);
   void read_what_has_come(Door& door, std::deque<Completion>& come);
   void end_closed();

@@ -26,8 +26,8 @@ void find(void* library, const char* name, const char* version, Function& functi
 /// The user's settings stay, and children of the program do not see braid's.
 ///
 /// rxm has receive buffers of 64 MB for each endpoint, and each peer has an endpoint. braid's
-/// messages are few and small, so it asks for less. rxm accepts connections every 10 ms, and the
-/// first writes to a peer would wait for that; it looks every millisecond instead.
+/// messages are few and small, so it asks for less. rxm looks for new connections every 10 ms, and
+/// the first writes to a peer would wait for that. braid has it look every 2 ms.
 ///
 /// Intel's PSM (libinfinipath), which Debian's libfabric is linked to, would handle SIGINT, SIGILL,
 /// SIGABRT, SIGBUS, SIGSEGV and SIGTERM from its constructor on, in place of the program's own
@@ -53,7 +53,7 @@ class Settings {
   static constexpr size_t kBufferBytes = 6144;
   static constexpr std::pair<const char*, const char*> kVariables[] = {
       {"FI_OFI_RXM_BUFFER_SIZE", "6144"},
-      {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "1000"},
+      {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "2000"},
       {"FI_OFI_RXM_MSG_RX_SIZE", "64"},
       {"IPATH_NO_BACKTRACE", "1"}};
   bool is_set_[std::size(kVariables)] = {};

@@ -1,4 +1,4 @@
-// The domain on libfabric: what it posts.
+// The domain on libfabric: the writes, sends and receives that it posts.
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
