@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "braid/braid.h"
+#include "braid/c_calls.h"
 #include "braid/status.h"
 
 namespace braid {
@@ -75,7 +76,7 @@ struct Rows {
   size_t pitch_bytes;
 };
 
-class Engine {
+class Engine : detail::CCalls<braid_last_error, braid_last_cuda_error> {
  public:
   /// `options` are rows of docs/options.md; what is not listed comes from the environment.
   static Result<Engine> open(List<const braid_option> options = {}) {
@@ -181,18 +182,9 @@ class Engine {
 
   /// One line of JSON; see braid_stats_json.
   Result<std::string> statistics() {
-    std::string text;
-    size_t needed_bytes = 0;
-    if (const Status failed = status_of(braid_stats_json(get(), nullptr, 0, &needed_bytes));
-        !failed.ok())
-      return failed;
-    do {  // other threads' copies may have made it longer
-      text.resize(needed_bytes);
-      const braid_status status = braid_stats_json(get(), text.data(), text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
-    } while (needed_bytes > text.size());
-    text.resize(needed_bytes - 1);
-    return text;
+    return text([&](char* buffer, size_t size_bytes, size_t* needed_bytes) {
+      return braid_stats_json(get(), buffer, size_bytes, needed_bytes);
+    });
   }
 
   /// For calling the C interface with the same engine; null after it was moved from.
@@ -205,10 +197,6 @@ class Engine {
 
   explicit Engine(braid_engine* engine) : engine_(engine) {}
 
-  static Status status_of(braid_status status) {
-    return status == BRAID_OK ? Status()
-                              : Status::of(status, braid_last_error(), braid_last_cuda_error());
-  }
   static Status unequal_lists() { return Status::error("the lists differ in length"); }
   static int priority(Urgency urgency) { return static_cast<int>(urgency); }
 

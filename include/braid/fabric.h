@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "braid/c_calls.h"
 #include "braid/fabric_abi.h"
 #include "braid/status.h"
 
@@ -36,7 +37,7 @@ namespace braid {
 /// How long to wait at most, or how long something may take.
 using Limit = std::chrono::microseconds;
 
-class Fabric {
+class Fabric : detail::CCalls<braid_fabric_last_error> {
  public:
   using ByteList = std::vector<std::byte>;
 
@@ -497,18 +498,9 @@ class Fabric {
   }
   /// All of it as text, as a line of JSON, or in Prometheus's format (docs/fabric.md).
   Result<std::string> report(Form form) {
-    std::string text;
-    size_t needed_bytes = 0;
-    do {
-      text.resize(needed_bytes);
-      const bool is_asking = text.empty();
-      const braid_status status =
-          braid_fabric_report(get(), static_cast<int>(form), is_asking ? nullptr : text.data(),
-                              text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
-    } while (needed_bytes > text.size());
-    text.resize(needed_bytes - 1);
-    return text;
+    return text([&](char* buffer, size_t size_bytes, size_t* needed_bytes) {
+      return braid_fabric_report(get(), static_cast<int>(form), buffer, size_bytes, needed_bytes);
+    });
   }
 
   /// For calling the C interface with the same engine; null after it was moved from.
@@ -520,30 +512,6 @@ class Fabric {
   };
 
   explicit Fabric(braid_fabric* fabric) : fabric_(fabric) {}
-
-  template <typename Number>
-  static uint64_t number(Number number) {
-    return static_cast<uint64_t>(number);
-  }
-  static uint64_t us(Limit limit) {
-    return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
-  }
-  static Status status_of(braid_status status) {
-    return status == BRAID_OK ? Status() : Status::of(status, braid_fabric_last_error());
-  }
-  /// `value` is what the call has filled in.
-  template <typename Value>
-  static Result<Value> result_of(braid_status status, Value& value) {
-    if (status != BRAID_OK) return status_of(status);
-    return std::move(value);
-  }
-
-  template <typename Number, typename Call>
-  static Result<Number> numbered(const Call& call) {
-    uint64_t number = 0;
-    if (const Status failed = status_of(call(&number)); !failed.ok()) return failed;
-    return Number{number};
-  }
 
   using Handler = std::function<void(const Event&)>;
 

@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "braid/c_calls.h"
 #include "braid/copy.h"
 #include "braid/kv_abi.h"
 #include "braid/status.h"
@@ -43,7 +44,7 @@ using BlockNumber = uint64_t;
 
 class RotationWorker;
 
-class Rotation {
+class Rotation : detail::CCalls<braid_kv_last_error, braid_kv_last_cuda_error> {
  public:
   using Model = braid_kv_model;
   using Segment = braid_kv_segment;
@@ -279,18 +280,6 @@ class Rotation {
 
   explicit Rotation(braid_kv* kv) : kv_(kv) {}
 
-  static Status status_of(braid_status status) {
-    return status == BRAID_OK
-               ? Status()
-               : Status::of(status, braid_kv_last_error(), braid_kv_last_cuda_error());
-  }
-  /// `value` is what the call has filled in.
-  template <typename Value>
-  static Result<Value> result_of(braid_status status, Value& value) {
-    if (status != BRAID_OK) return status_of(status);
-    return std::move(value);
-  }
-
   static braid_kv_options c_options(const Options& options) {
     braid_kv_options all{};
     all.struct_bytes = sizeof all;
@@ -336,7 +325,7 @@ class Rotation {
 ///   launch_model(stream);
 ///   worker.end_step();
 ///   send(worker.report().value());              // with the step's outputs
-class RotationWorker {
+class RotationWorker : detail::CCalls<braid_kv_last_error, braid_kv_last_cuda_error> {
  public:
   using Bytes = Rotation::Bytes;
 
@@ -358,19 +347,18 @@ class RotationWorker {
   Result<Applied> apply(Bytes commands) {
     braid_kv_applied applied{};
     applied.struct_bytes = sizeof applied;
-    if (const Status failed = Rotation::status_of(
-            braid_kv_worker_apply(get(), commands.data(), commands.size(), &applied));
+    if (const Status failed =
+            status_of(braid_kv_worker_apply(get(), commands.data(), commands.size(), &applied));
         !failed.ok())
       return failed;
     return Applied{applied.step, applied.failed_batches};
   }
-  Status end_step() { return Rotation::status_of(braid_kv_worker_end_step(get())); }
+  Status end_step() { return status_of(braid_kv_worker_end_step(get())); }
   /// Valid until the next report.
   Result<Bytes> report() {
     const void* bytes = nullptr;
     size_t size_bytes = 0;
-    if (const Status failed =
-            Rotation::status_of(braid_kv_worker_report(get(), &bytes, &size_bytes));
+    if (const Status failed = status_of(braid_kv_worker_report(get(), &bytes, &size_bytes));
         !failed.ok())
       return failed;
     return Bytes(static_cast<const std::byte*>(bytes), size_bytes);
@@ -392,7 +380,7 @@ class RotationWorker {
   explicit RotationWorker(braid_kv_worker* worker) : worker_(worker) {}
   static Result<RotationWorker> open(const braid_kv_options& options, uint32_t rank) {
     braid_kv_worker* worker = nullptr;
-    if (const Status failed = Rotation::status_of(braid_kv_worker_open(&options, rank, &worker));
+    if (const Status failed = status_of(braid_kv_worker_open(&options, rank, &worker));
         !failed.ok())
       return failed;
     return RotationWorker(worker);

@@ -21,12 +21,13 @@
 #include <utility>
 #include <vector>
 
+#include "braid/c_calls.h"
 #include "braid/serving_abi.h"
 #include "braid/status.h"
 
 namespace braid {
 
-class SchedulingPolicy {
+class SchedulingPolicy : detail::CCalls<braid_serving_last_error> {
  public:
   using Parameters = braid_serving_parameters;
 
@@ -135,10 +136,6 @@ class SchedulingPolicy {
   };
 
   explicit SchedulingPolicy(braid_serving_policy* policy) : policy_(policy) {}
-
-  static Status status_of(braid_status status) {
-    return status == BRAID_OK ? Status() : Status::of(status, braid_serving_last_error());
-  }
 
   std::unique_ptr<braid_serving_policy, Close> policy_;
 };

@@ -23,12 +23,13 @@
 #include <utility>
 #include <vector>
 
+#include "braid/c_calls.h"
 #include "braid/status.h"
 #include "braid/transfer_abi.h"
 
 namespace braid {
 
-class Transfer {
+class Transfer : detail::CCalls<braid_transfer_last_error, nullptr, braid_transfer_last_cause> {
  public:
   enum class Buffer : uint64_t {};
   enum class Segment : uint64_t {};
@@ -347,13 +348,6 @@ class Transfer {
 
   explicit Transfer(braid_transfer* transfer) : transfer_(transfer) {}
 
-  template <typename Number>
-  static uint64_t number(Number number) {
-    return static_cast<uint64_t>(number);
-  }
-  static uint64_t us(Limit limit) {
-    return limit.count() < 0 ? 0 : static_cast<uint64_t>(limit.count());
-  }
   /// 0 would be none; 1 stands for a deadline that has passed.
   static uint64_t deadline_us(Limit limit) {
     return limit.count() == 0 ? 0 : us(std::max(limit, Limit{1}));
@@ -396,36 +390,6 @@ class Transfer {
     std::vector<const char*> all;
     for (const std::string& each : texts) all.push_back(each.c_str());
     return all;
-  }
-  static Status status_of(braid_status status) {
-    if (status == BRAID_OK) return {};
-    return Status::of(status, braid_transfer_last_error()).with_cause(braid_transfer_last_cause());
-  }
-  /// `value` is what the call has filled in.
-  template <typename Value>
-  static Result<Value> result_of(braid_status status, Value& value) {
-    if (status != BRAID_OK) return status_of(status);
-    return std::move(value);
-  }
-
-  template <typename Number, typename Call>
-  static Result<Number> numbered(const Call& call) {
-    uint64_t number = 0;
-    if (const Status failed = status_of(call(&number)); !failed.ok()) return failed;
-    return Number{number};
-  }
-  template <typename Call>
-  static Result<std::string> text(const Call& call) {
-    std::string text;
-    size_t needed_bytes = 0;
-    do {
-      text.resize(needed_bytes);
-      const braid_status status =
-          call(text.empty() ? nullptr : text.data(), text.size(), &needed_bytes);
-      if (status != BRAID_OK && needed_bytes <= text.size()) return status_of(status);
-    } while (needed_bytes > text.size());
-    text.resize(needed_bytes - 1);
-    return text;
   }
 
   std::unique_ptr<braid_transfer, Close> transfer_;
