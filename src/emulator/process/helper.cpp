@@ -24,10 +24,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Silence: the process has burnt this much CPU time (it polls), or this much time has passed and
-// its threads sleep, and no driver call was made. Time in which the machine does not run the
-// program is not its silence. So a thread that waits for a core is not silent, and between two
-// looks, no more counts than a look that is somewhat late.
+// Silence: no driver call was made while the program has burnt this much CPU time (it polls), or
+// while this much time has passed, at whose end all its threads sleep. Time in which the machine
+// does not run the program is not its silence: a thread may be waiting for a core. So may this
+// thread; hence, between two looks, no more counts than a look that is somewhat late.
 constexpr milliseconds kBusySilence{20};
 constexpr milliseconds kIdleSilence{60};
 constexpr milliseconds kSample{2};
@@ -48,11 +48,11 @@ microseconds program_cpu_time() {
 
 class Silence {
  public:
-  /// Says whether the program has been silent for long.
-  bool has_lasted(const Presence& program) {
+  /// Says whether the program has been silent for long. It stays so until the next call.
+  bool has_lasted(const Presence& program, Lock& lock) {
     const auto now = Clock::now();
     const auto cpu = program_cpu_time();
-    if (program.is_inside() || program.ended() != heard_ || restarted_) {
+    if (is_heard(program) || restarted_) {
       heard_ = program.ended();
       restarted_ = has_lasted_ = false;
       idle_ = {};
@@ -61,15 +61,25 @@ class Silence {
       idle_ += std::min<Clock::duration>(now - looked_, kMostOfALook);
     }
     looked_ = now;
-    has_lasted_ = has_lasted_ || cpu - since_cpu_ >= kBusySilence ||
-                  (idle_ >= kIdleSilence && is_program_asleep());
+    if (cpu - since_cpu_ >= kBusySilence) has_lasted_ = true;
+    if (!has_lasted_ && idle_ >= kIdleSilence) {
+      idle_ = {};
+      has_lasted_ = is_asleep(program, lock);
+    }
     return has_lasted_;
   }
   void restart() { restarted_ = true; }
 
  private:
-  static bool is_program_asleep() {
-    return are_other_threads([](char state) { return state != 'R'; });
+  bool is_heard(const Presence& program) const {
+    return program.is_inside() || program.ended() != heard_;
+  }
+  /// Without the lock: a thread that waits for it looks asleep.
+  bool is_asleep(const Presence& program, Lock& lock) const {
+    lock.unlock();
+    const bool is_asleep = are_other_threads([](char state) { return state != 'R'; });
+    lock.lock();
+    return is_asleep && !is_heard(program);
   }
 
   uint64_t heard_ = 0;
@@ -121,7 +131,7 @@ void help(World& world) {
       world.helper_idle = true;
       world.helper_wake.wait(lock);
       world.helper_idle = false;
-    } else if (silence.has_lasted(world.presence)) {
+    } else if (silence.has_lasted(world.presence, lock)) {
       carry_on(world, lock);
     } else {
       world.helper_wake.wait_for(lock, kSample);
