@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,13 +12,14 @@
 #include "fixture.h"
 #include "gate.h"
 #include "process_test.h"
+#include "support/cpu_time.h"
 
 namespace braid::emulator_test {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kLongBytes = 64 << 20;  // more than a millisecond over PCIe
+constexpr size_t kLongBytes = 16 << 20;  // some 300 us over PCIe
 constexpr uint64_t kShortNs = 100'000;   // far from the end of that
 
 // A program that has a long copy under way and looks at the clock.
@@ -40,11 +40,7 @@ struct Program {
   uint64_t before_ns = 0;
 };
 
-double cpu_ms_of_thread() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-}
+double thread_cpu_ms() { return 1e3 * braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID); }
 
 // It waits for host functions that are busy for long, while virtual time stands still. Work must
 // not be carried on past the end of the last before the program can look; whom the machine runs
@@ -119,22 +115,24 @@ class Crowded {
     cpu_set_t core;
     CPU_ZERO(&core);
     CPU_SET(sched_getcpu(), &core);
-    sched_setaffinity(0, sizeof core, &core);
+    EXPECT_EQ(sched_setaffinity(0, sizeof core, &core), 0);
     crowd_ = fork();
+    EXPECT_GE(crowd_, 0);
     if (crowd_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      while (cpu_ms_of_thread() >= 0) {
+      while (thread_cpu_ms() >= 0) {
       }
     }
     EXPECT_EQ(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19), 0);
   }
   ~Crowded() {
+    if (crowd_ < 0) return;
     kill(crowd_, SIGKILL);
     waitpid(crowd_, nullptr, 0);
   }
 
  private:
-  pid_t crowd_ = 0;
+  pid_t crowd_ = -1;
 };
 
 TEST(Silence, IsNotThatOfAThreadThatWaitsForACore) {
@@ -143,15 +141,18 @@ TEST(Silence, IsNotThatOfAThreadThatWaitsForACore) {
     program.begin_long_copy();  // the driver's own thread runs from here on
     program.end_long_copy();
     const Crowded crowded;
-    int late = 0;
-    for (int turn = 0; turn < 3; ++turn) {
+    int late = 0, held_up = 0;
+    for (int turn = 0; turn < 100 && held_up < 3; ++turn) {
       program.begin_long_copy();
-      const double enough_ms = cpu_ms_of_thread() + 2;
-      while (cpu_ms_of_thread() < enough_ms) {
+      const auto begun = std::chrono::steady_clock::now();
+      const double enough_ms = thread_cpu_ms() + 2;
+      while (thread_cpu_ms() < enough_ms) {
       }
+      if (std::chrono::steady_clock::now() - begun > milliseconds(100)) ++held_up;
       if (program.passed_ns() > kShortNs) ++late;
       program.end_long_copy();
     }
+    EXPECT_EQ(held_up, 3);
     return std::to_string(late) + (testing::Test::HasFailure() ? ", and calls failed" : "");
   });
   EXPECT_EQ(child.status, 0);

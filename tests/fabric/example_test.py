@@ -81,7 +81,8 @@ def kv_push(program, *options):
 
 def kv_push_ends_without_prefillers(program, *options):
     """The only one is killed in the middle, and nobody comes instead: the decoder says so."""
-    command = [program, "decode", "127.0.0.1", "400", "--patience", "2", *options]
+    patience_s = 6  # the prefiller starts within it too
+    command = [program, "decode", "127.0.0.1", "400", "--patience", str(patience_s), *options]
     decoder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with killed_at_end(decoder):
         address = decoder.stdout.readline().split()[1]
@@ -94,7 +95,7 @@ def kv_push_ends_without_prefillers(program, *options):
             only.kill()
             output, error = decoder.communicate(timeout=TIMEOUT_S)
     assert decoder.returncode == 1 and re.search("only (has died|is lost)", output), (output, error)
-    assert re.search(r"\d+ requests have waited for 2 s: no prefiller is here", error), error
+    assert re.search(rf"\d+ requests have waited for {patience_s} s: no prefiller is here", error), error
 
 
 def kv_push_goes_on(program, *options):

@@ -63,7 +63,7 @@ TEST(Drivers, AWaitWithoutTimeLooksOnceAndLeavesTheThreadAsleep) {
 TEST(Drivers, ADriverThatRunsOutOfPatienceLeavesTheEngineToTheThread) {
   DelegatingMutex mutex;
   Drivers drivers;
-  const uint64_t end_ns = monotonic_ns() + 50'000 * kUs;
+  const uint64_t end_ns = monotonic_ns() + 1'000'000 * kUs;
   EXPECT_FALSE(wait_until(
       mutex, drivers, end_ns, [] { return false; }, [](uint64_t) { return false; }, [] {}));
   EXPECT_EQ(drivers.left_ns, 0U) << "the thread waits for it to come back";
@@ -71,25 +71,32 @@ TEST(Drivers, ADriverThatRunsOutOfPatienceLeavesTheEngineToTheThread) {
   EXPECT_TRUE(drivers.sleepers.empty());
 }
 
-/// Who leaves would have to wake the next one.
+/// Who leaves would have to wake the next one. If the third caller comes too late, on a busy
+/// machine, there is another turn.
 TEST(Drivers, TheThreadDrivesForAWhileAfterSeveralCallersHaveWaited) {
   using Found = Drivers::Found;
-  Drivers drivers;
-  const auto comes = [&](Sleeper& caller) {
-    caller.is_met = [] { return false; };
-    arrive(drivers, caller, monotonic_ns() + 60'000'000'000, true, [] {});
-    return caller.found;
-  };
-  Sleeper first, second, third, fourth;
-  EXPECT_EQ(comes(first), Found::kDrives);
-  EXPECT_EQ(comes(second), Found::kSleeps);
-  drivers.leave(true);
-  EXPECT_EQ(drivers.left_ns, 0U) << "another caller waits, and the thread does not drive";
-  drivers.sleepers.clear();
-  EXPECT_EQ(comes(third), Found::kSleeps) << "it is alone, but not for long";
-  drivers.sleepers.clear();
-  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kSharedNs));
-  EXPECT_EQ(comes(fourth), Found::kDrives);
+  EXPECT_TRUE(test::eventually([] {
+    Drivers drivers;
+    const auto comes = [&](Sleeper& caller) {
+      caller.is_met = [] { return false; };
+      arrive(drivers, caller, monotonic_ns() + 60'000'000'000, true, [] {});
+      return caller.found;
+    };
+    Sleeper first, second, third, fourth;
+    EXPECT_EQ(comes(first), Found::kDrives);
+    const uint64_t shared_ns = monotonic_ns();
+    EXPECT_EQ(comes(second), Found::kSleeps);
+    drivers.leave(true);
+    EXPECT_EQ(drivers.left_ns, 0U) << "another caller waits, and the thread does not drive";
+    drivers.sleepers.clear();
+    const Found found = comes(third);
+    if (monotonic_ns() >= shared_ns + kSharedNs) return false;
+    EXPECT_EQ(found, Found::kSleeps) << "it is alone, but not for long";
+    drivers.sleepers.clear();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kSharedNs));
+    EXPECT_EQ(comes(fourth), Found::kDrives);
+    return true;
+  }));
 }
 
 TEST(Drivers, WhatAnArrivalLeavesToDoMayMeetItsWait) {

@@ -100,7 +100,7 @@ class LeaveTest : public test::ProcessTest {
   void in_the_middle_of_writes(const std::function<void()>& leave) {
     constexpr int kMostTurns = 30;
     for (int turn = 0, caught = 0; caught < 3 && !HasFailure(); ++turn) {
-      ASSERT_LT(turn, kMostTurns) << "nothing was ever left";
+      ASSERT_LT(turn, kMostTurns) << "only " << caught << " turns were left in the middle";
       bool was_in_the_middle = false;
       leave_once(leave, was_in_the_middle);
       caught += was_in_the_middle ? 1 : 0;

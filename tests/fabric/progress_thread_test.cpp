@@ -64,12 +64,12 @@ TEST(SleepTest, WithoutADescriptorItTakesNaps) {
   }
   std::mutex mutex;
   std::unique_lock lock(mutex);
-  constexpr uint64_t kNs = 50'000'000;
+  constexpr uint64_t kNs = 1'000'000'000;
   int naps = 0;
   for (const uint64_t end_ns = monotonic_ns() + kNs; monotonic_ns() < end_ns; ++naps)
     sleep->until(end_ns, monotonic_ns(), {}, lock);
-  EXPECT_GT(naps, 1) << "what it is told meanwhile waits as long";
-  EXPECT_LE(naps, 200);
+  EXPECT_GT(naps, 10) << "what it is told meanwhile waits as long";
+  EXPECT_LE(naps, 3000) << "naps of 0.4 ms are 2,500";
 }
 
 }  // namespace

@@ -65,21 +65,25 @@ TEST_P(IdleTest, AnEngineToWhichNothingHappensWakesRarely) {
   EXPECT_TRUE(eventually([] { return test::most_wake_ups_in_a_second() <= kWakeUpsMax; }));
 }
 
-/// A request after a silence is seen at once, not at the thread's next look.
+/// A request after a silence is seen at once, not at the thread's next look, which comes up to 200
+/// ms later. A busy machine may be slow too, so this looks for a time in which it is not.
 TEST_P(IdleTest, TheFirstRequestAfterASilenceIsAsSoonAsOthers) {
   std::vector<std::byte> memory(64);
   const auto target = open_memory(memory);
   const auto source = writer_->allocate_memory(64).value();
-  int quick = 0;
-  for (int turn = 0; turn < 10; ++turn) {
-    std::this_thread::sleep_for(milliseconds(300));
-    const auto begin = Clock::now();
-    const auto ticket = writer_->write(source.region, target, {0, 0, 64}, {}, kLimit).value();
-    EXPECT_EQ(writer_->wait(ticket, kLimit).value(), Fabric::TicketState::kDone);
-    quick += Clock::now() - begin < milliseconds(8) ? 1 : 0;
-    writer_->forget(ticket);
-  }
-  EXPECT_GE(quick, 7);
+  const auto are_most_quick = [&] {
+    int quick = 0;
+    for (int turn = 0; turn < 10; ++turn) {
+      std::this_thread::sleep_for(milliseconds(300));
+      const auto begin = Clock::now();
+      const auto ticket = writer_->write(source.region, target, {0, 0, 64}, {}, kLimit).value();
+      EXPECT_EQ(writer_->wait(ticket, kLimit).value(), Fabric::TicketState::kDone);
+      quick += Clock::now() - begin < milliseconds(20) ? 1 : 0;
+      writer_->forget(ticket);
+    }
+    return quick >= 7;
+  };
+  EXPECT_TRUE(eventually(are_most_quick));
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, IdleTest, testing::Values("tcp;ofi_rxm", "shm"), name_of);

@@ -260,7 +260,7 @@ def check_paths(machine, case, reports, accelerated, is_staging):
         links = {path["via"] for path in paths
                  if path["direction"] == direction and path["target"] == 0}
         most = len(links | left_alone)
-        if most < 2 or (wanted and not len(links) <= wanted <= most):
+        if not links or most < 2 or (wanted and not len(links) <= wanted <= most):
             raise Failure(f"{direction}: GPU 0 used the links of GPUs {sorted(links)}")
     by_relays = sum(path["bytes"] for path in paths if path["via"] != path["target"])
     return by_relays / carried if carried else 0

@@ -129,8 +129,9 @@ TEST(LibraryProcess, OneHardwareQueueIsNoError) {
 }
 
 TEST(LibraryProcess, RelaysOpenInTheBackgroundWhereTheProgramAsksForIt) {
-  for (const Seen& seen : {run_alone({"64", "pinned", "background"}),
-                           run_under_braid({}, {"64", "pinned", "background"})}) {
+  const Environment slowly{{"BRAID_FAULTS", R"({"contexts_take_ms": 500})"}};
+  for (const Seen& seen : {run_alone({"64", "pinned", "background"}, slowly),
+                           run_under_braid({}, {"64", "pinned", "background"}, slowly)}) {
     EXPECT_EQ(seen.copies.front().forecast, "not_ready");
     EXPECT_EQ(seen.copies.front().reason, "not_ready");
     EXPECT_EQ(seen.last(1).reason, "accelerated");

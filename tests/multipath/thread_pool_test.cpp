@@ -16,6 +16,7 @@
 #include "multipath/staging/chunks.h"
 #include "multipath/staging/thread_pool.h"
 #include "multipath/thread.h"
+#include "support/cpu_time.h"
 
 namespace braid::multipath::staging {
 namespace {
@@ -96,12 +97,6 @@ TEST(ThreadPoolTest, ServesSeveralThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-double cpu_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
-}
-
 TEST(ThreadPoolTest, SpendsNoTimeWhenIdle) {
   ThreadPool pool(8);
   const auto from = random_bytes(4 << 20, 1);
@@ -110,9 +105,9 @@ TEST(ThreadPoolTest, SpendsNoTimeWhenIdle) {
   // On a busy machine its threads rest late. One that does not is seen whenever it is looked at.
   double spent_ms = 1;
   for (int look = 0; look < 20 && spent_ms >= 1; ++look) {
-    const double before = cpu_ms();
+    const double before = 1e3 * braid::test::cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    spent_ms = cpu_ms() - before;
+    spent_ms = 1e3 * braid::test::cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
   }
   EXPECT_LT(spent_ms, 1.0);
 }

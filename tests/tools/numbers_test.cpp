@@ -9,7 +9,7 @@ namespace braid::test {
 namespace {
 
 ChildResult braid_with(Words command, const Words& options) {
-  command.insert(command.begin(), {"timeout", "20", BRAID_COMMAND});
+  command.insert(command.begin(), {"timeout", "60", BRAID_COMMAND});
   command.insert(command.end(), options.begin(), options.end());
   return run_child(command);
 }

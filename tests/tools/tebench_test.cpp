@@ -50,13 +50,13 @@ TEST(Tebench, AFileThatCannotBeWrittenIsAnError) {
 
 TEST(Tebench, BlocksHaveBytes) {
   const ChildResult child =
-      run_child({"timeout", "10", BRAID_COMMAND, "tebench", "--pair", "--start_block_size", "0"});
+      run_child({"timeout", "60", BRAID_COMMAND, "tebench", "--pair", "--start_block_size", "0"});
   EXPECT_EQ(child.exit_code, 1);
   EXPECT_NE(child.errors.find("--start_block_size"), std::string::npos) << child.errors;
 }
 
 void expect_error(const Words& options, const Words& parts) {
-  Words words{"timeout", "20", BRAID_COMMAND, "tebench", "--pair", "--duration", "0.1"};
+  Words words{"timeout", "60", BRAID_COMMAND, "tebench", "--pair", "--duration", "0.1"};
   words.insert(words.end(), options.begin(), options.end());
   const ChildResult child = run_child(words);
   EXPECT_EQ(child.exit_code, 1) << options.front() << ": " << child.output;

@@ -83,7 +83,8 @@ class TransferBlockedFiles : public testing::Test {
   const fs::path leased = root / "leased";
 };
 
-/// A file that is open at its user, and was closed at its owner, who has to open it again.
+/// A file that is open at its user, and was closed at its owner, who has to open it again. On a
+/// busy machine the deadline of a request may be over before somebody opens it: then others follow.
 class TransferClosedFiles : public TransferBlockedFiles {
  protected:
   TransferClosedFiles() {
@@ -141,18 +142,23 @@ TEST_F(TransferClosedFiles, RequestsForOneThatIsOpenedAgainWaitOrMeetTheirDeadli
 
 /// What is late there is seen by its deadline alone: the way itself works.
 TEST_F(TransferClosedFiles, RequestsMeetTheirDeadlineWhileOthersGoOnOverTheOnlyWay) {
-  const auto submitted = std::chrono::steady_clock::now();
-  const Transfer::Batch reads = me.submit({of_file(me.read(0, 1 << 20, kBytes), 200ms)}),
-                        writes = me.submit({of_file(me.write(0, 1 << 20, kBytes), 200ms)});
-  const auto have_ended = [&] {
-    return me.transfer.wait(reads, 0ms).value() && me.transfer.wait(writes, 0ms).value();
+  const auto meet_their_deadlines = [&] {
+    const auto submitted = std::chrono::steady_clock::now();
+    const Transfer::Batch reads = me.submit({of_file(me.read(0, 1 << 20, kBytes), 200ms)}),
+                          writes = me.submit({of_file(me.write(0, 1 << 20, kBytes), 200ms)});
+    const auto have_ended = [&] {
+      return me.transfer.wait(reads, 0ms).value() && me.transfer.wait(writes, 0ms).value();
+    };
+    while (!have_ended() && std::chrono::steady_clock::now() < submitted + 10s)
+      EXPECT_EQ(me.run({me.read(owner->addresses[Owner::kBoth], 4096)}), std::vector{Cause::kDone});
+    ASSERT_TRUE(have_ended()) << "they wait as long as others go on";
+    EXPECT_EQ(me.end(reads).front().cause, Cause::kDeadline);
+    EXPECT_EQ(me.end(writes).front().cause, Cause::kDeadline);
   };
-  while (!have_ended() && std::chrono::steady_clock::now() < submitted + 10s)
-    EXPECT_EQ(me.run({me.read(owner->addresses[Owner::kBoth], 4096)}), std::vector{Cause::kDone});
-  ASSERT_TRUE(have_ended()) << "they wait as long as others go on";
-  EXPECT_EQ(me.end(reads).front().cause, Cause::kDeadline);
-  EXPECT_EQ(me.end(writes).front().cause, Cause::kDeadline);
-  EXPECT_TRUE(lease->holds_somebody());
+  EXPECT_TRUE(eventually([&] {
+    meet_their_deadlines();
+    return lease->holds_somebody() || HasFailure();
+  }));
   const auto report = nlohmann::json::parse(me.transfer.report(Transfer::Form::kJson).value());
   EXPECT_EQ(report.at("braid_transfer").at("fences"), 0) << "the others had to wait";
   lease->end();
@@ -162,10 +168,10 @@ TEST_F(TransferClosedFiles, RequestsMeetTheirDeadlineWhileOthersGoOnOverTheOnlyW
 
 TEST_F(TransferClosedFiles, AWriteThatWasGivenUpWritesNothingOnceTheFileIsOpen) {
   fill(me.memory, 3);
-  const Transfer::Batch ends = me.submit({of_file(me.write(0, kBytes), 200ms)});
-  EXPECT_TRUE(eventually([&] { return lease->holds_somebody(); }));
-  EXPECT_EQ(me.end(ends).front().cause, Cause::kDeadline);
-  EXPECT_TRUE(lease->holds_somebody());
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(me.run({of_file(me.write(0, kBytes), 200ms)}), std::vector{Cause::kDeadline});
+    return lease->holds_somebody();
+  }));
   lease->end();
   EXPECT_EQ(me.run({of_file(me.read(0, kBytes))}), std::vector{Cause::kDone});
   EXPECT_EQ(wrong_at({me.memory.data(), kBytes}, 1), std::nullopt);
@@ -205,10 +211,11 @@ TEST_F(TransferBlockedFiles, OfItsOwnHoldUpNoEngineNorItsEnd) {
   std::vector<std::byte> bytes(kBytes);
   ASSERT_TRUE(transfer->register_memory(bytes.data(), kBytes, {}).ok());
   Lease lease(leased);
-  const auto late = transfer->open_file(own, "store/leased", {true, true}, 50ms);
-  ASSERT_FALSE(late.ok());
-  EXPECT_EQ(Transfer::cause_of(late.status()), Cause::kDeadline);
-  ASSERT_TRUE(eventually([&] { return lease.holds_somebody(); }));
+  EXPECT_TRUE(eventually([&] {  // the deadline may be over before somebody opens it
+    const auto late = transfer->open_file(own, "store/leased", {true, true}, 50ms);
+    EXPECT_EQ(Transfer::cause_of(late.status()), Cause::kDeadline);
+    return lease.holds_somebody();
+  }));
   const auto batch =
       transfer->submit({{model, Transfer::Operation::kRead, bytes.data(), 0, kBytes}}).value();
   EXPECT_TRUE(transfer->wait(batch, 20s).value());

@@ -287,26 +287,28 @@ TEST(TransferDirectory, WhoAsksBesideManySilentConnectionsWaitsForOneToEnd) {
 TEST(TransferDirectory, OnlyProofCountsAsTheEndOfAnEngine) {
   uint16_t port = 0;
   Descriptor silent = listen_at({"127.0.0.1", 0}, port).value();
-  const auto has_ended_at = [&](const HostAndPort& at, const Incarnation& who) {
+  constexpr uint64_t kSilentNs = 500'000'000, kAnswersNs = 20'000'000'000;
+  const auto has_ended_at = [](const HostAndPort& at, const Incarnation& who, uint64_t limit_ns) {
     Name name = anyone_at(at);
     name.incarnation = who;
-    return has_ended(name, secret_of(1), monotonic_ns() + 500'000'000);
+    return has_ended(name, secret_of(1), monotonic_ns() + limit_ns);
   };
   const Incarnation self = some_answer().description.incarnation;
-  EXPECT_FALSE(has_ended_at({"127.0.0.1", port}, self)) << "it is stopped, for example";
-  EXPECT_FALSE(has_ended_at({"no.such.host.invalid", 1}, self)) << "its name is not known now";
+  EXPECT_FALSE(has_ended_at({"127.0.0.1", port}, self, kSilentNs)) << "it is stopped, for example";
+  EXPECT_FALSE(has_ended_at({"no.such.host.invalid", 1}, self, kSilentNs))
+      << "its name is not known now";
   std::thread closing([&] {  // its connections are reset, or end without an answer
     pollfd awaited{silent.get(), POLLIN, 0};
     while (poll(&awaited, 1, 500) == 1) close(accept(silent.get(), nullptr, nullptr));
   });
-  EXPECT_FALSE(has_ended_at({"127.0.0.1", port}, self));
+  EXPECT_FALSE(has_ended_at({"127.0.0.1", port}, self, kSilentNs));
   closing.join();
   silent = Descriptor();
-  EXPECT_TRUE(has_ended_at({"127.0.0.1", port}, self)) << "nobody listens";
+  EXPECT_TRUE(has_ended_at({"127.0.0.1", port}, self, kAnswersNs)) << "nobody listens";
   const Answering engine(secret_of(1)), stranger(secret_of(2));
-  EXPECT_FALSE(has_ended_at(engine.at(), self));
-  EXPECT_TRUE(has_ended_at(engine.at(), {7, 7})) << "another engine listens";
-  EXPECT_FALSE(has_ended_at(stranger.at(), self)) << "it has another secret";
+  EXPECT_FALSE(has_ended_at(engine.at(), self, kAnswersNs));
+  EXPECT_TRUE(has_ended_at(engine.at(), {7, 7}, kAnswersNs)) << "another engine listens";
+  EXPECT_FALSE(has_ended_at(stranger.at(), self, kAnswersNs)) << "it has another secret";
 }
 
 /// Such as a server of SSH, which speaks first.

@@ -26,10 +26,10 @@ TEST_F(TransferOwnGpuFewFiles, ARequestForAFileThatDoesNotOpenMeetsItsDeadline) 
   auto read = request(Operation::kRead, at(on(1)), 0, kBytes);
   read.segment = file;
   read.limit = std::chrono::milliseconds(50);
-  const auto late = transfer_->submit({read}).value();
-  ASSERT_TRUE(braid::test::eventually([&] { return lease.holds_somebody(); }));
-  EXPECT_EQ(end(*transfer_, late), std::vector{Cause::kDeadline});
-  EXPECT_TRUE(lease.holds_somebody()) << "it has waited for the file";
+  EXPECT_TRUE(braid::test::eventually([&] {  // its deadline may be over before it comes to the file
+    EXPECT_EQ(run({read}), std::vector{Cause::kDeadline});
+    return lease.holds_somebody();
+  }));
   lease.end();
   read.limit = {};
   EXPECT_EQ(run({read}), std::vector{Cause::kDone});

@@ -162,14 +162,14 @@ TEST_F(TransferOwnGpu, ExplainNamesTheRelaysThatShareACopy) {
   const auto b = transfer_->register_memory(at(target.at()), kLarge, {true, true}).value();
   const auto copy = request(Operation::kWrite, large.data(), target.at(), kLarge);
   std::string text;
-  for (int i = 0; i < 100 && text.find(" % of each copy") == std::string::npos; ++i) {
-    ASSERT_EQ(run({copy}), std::vector{Cause::kDone});
+  EXPECT_TRUE(braid::test::eventually([&] {
+    EXPECT_EQ(run({copy}), std::vector{Cause::kDone});
     text = transfer_->explain(copy, Transfer::Form::kText).value();
-    usleep(50'000);
-  }
+    return text.find("; GPU 1 to GPU 0 (") != std::string::npos;
+  })) << text;
   EXPECT_NE(text.find("GB/s: host memory to GPU 0 ("), std::string::npos) << text;
   EXPECT_NE(text.find("GB/s: host memory to GPU 1 ("), std::string::npos) << text;
-  EXPECT_NE(text.find("; GPU 1 to GPU 0 ("), std::string::npos) << text;
+  EXPECT_NE(text.find(" % of each copy"), std::string::npos) << text;
   const auto small = request(Operation::kWrite, host().data(), on(0), 65536);
   EXPECT_EQ(transfer_->explain(small, Transfer::Form::kText).value().find(" % of each copy"),
             std::string::npos)

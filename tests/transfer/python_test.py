@@ -115,7 +115,7 @@ class Moves(unittest.TestCase):
 
     def test_after_a_call_that_was_too_late_the_memory_is_the_callers(self):
         self.engine.event_descriptor()  # from now on ended batches are told
-        many = [self.here] * 64, [self.theirs[0]] * 64, [SIZE] * 64
+        many = [[each] * 4096 for each in (self.here, self.theirs[0], SIZE)]  # they would take seconds
         causes = self.engine.submit_and_wait(self.segments[0], transfer.WRITE, *many, 0)
         self.assertIn(transfer.CANCELLED, causes)
         self.assertLessEqual(set(causes), {transfer.DONE, transfer.CANCELLED})

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "scheduler_rails.h"
+#include "support/cpu_time.h"
 
 namespace braid::transfer {
 namespace {
@@ -102,9 +103,9 @@ double seconds_of_fence(uint64_t count) {
   rails.scheduler.path_failed(0, 0);
   for (uint64_t id = 1; id <= count; ++id) rails.scheduler.cancel(id, 0);
   EXPECT_EQ(rails.events<RequestEnded>().size(), 0u) << "they may still land";
-  const double begun_s = cpu_seconds();
+  const double begun_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   rails.scheduler.fenced(0, 0);
-  const double took_s = cpu_seconds() - begun_s;
+  const double took_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - begun_s;
   size_t cancelled = 0;
   for (const RequestEnded& ended : rails.events<RequestEnded>())
     cancelled += ended.outcome == Outcome::kCancelled ? 1 : 0;

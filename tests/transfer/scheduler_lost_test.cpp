@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "scheduler_rails.h"
+#include "support/cpu_time.h"
 
 namespace braid::transfer {
 namespace {
@@ -49,9 +50,9 @@ struct Peers {
 /// CPU time for each peer where the processes of all have ended.
 double seconds_of_loss(uint64_t count) {
   Peers peers(count);
-  const double begun_s = cpu_seconds();
+  const double begun_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   for (uint64_t peer = 0; peer < count; ++peer) peers.scheduler.peer_lost(peer, 0);
-  const double took_s = cpu_seconds() - begun_s;
+  const double took_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - begun_s;
   peers.expect_all(Outcome::kPeerLost);
   return took_s / static_cast<double>(count);
 }
@@ -59,11 +60,11 @@ double seconds_of_loss(uint64_t count) {
 /// The same where the network to all is away for too long.
 double seconds_out_of_reach(uint64_t count) {
   Peers peers(count);
-  const double begun_s = cpu_seconds();
+  const double begun_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   for (const uint32_t path : peers.paths) peers.scheduler.path_failed(path, 0);
   peers.post(0);
   peers.post(RetryRules().unreachable_ns);
-  const double took_s = cpu_seconds() - begun_s;
+  const double took_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - begun_s;
   peers.expect_all(Outcome::kUnreachable);
   return took_s / static_cast<double>(count);
 }
@@ -75,10 +76,10 @@ double seconds_of_a_nic_at_fault(uint64_t count) {
   std::vector<uint32_t> paths;
   for (uint64_t peer = 0; peer < count; ++peer)
     paths.push_back(scheduler.add_path({peer, local, scheduler.add_rail({10}), 10, 5}));
-  const double begun_s = cpu_seconds();
+  const double begun_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   scheduler.path_failed(paths[0], 0);
   scheduler.path_failed(paths[1], 0);
-  const double took_s = cpu_seconds() - begun_s;
+  const double took_s = braid::test::cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - begun_s;
   uint64_t suspects = 0;
   while (const auto event = scheduler.next_event()) {
     const auto* changed = std::get_if<PathChanged>(&*event);

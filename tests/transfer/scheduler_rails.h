@@ -1,8 +1,6 @@
 // Rails that a scheduler alone posts to: a test ends what they are given.
 #pragma once
 
-#include <time.h>
-
 #include <variant>
 #include <vector>
 
@@ -12,13 +10,6 @@ namespace braid::transfer {
 
 inline constexpr uint64_t kMs = 1'000'000;
 inline constexpr uint64_t kPeer = 7;
-
-/// Of this thread: whatever else runs on this host does not count.
-inline double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 inline RequestSpec request_of(uint64_t id, uint64_t size_bytes, uint32_t ways = 0) {
   RequestSpec request;

@@ -1,5 +1,6 @@
 // Processes that write over the same limited rails at once: each gets its share, and what one that
 // is stopped or killed has used, the others get. Needs root and iproute2; elsewhere it is skipped.
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -58,10 +59,21 @@ class TransferSharing : public testing::Test {
     return sum(all) * sum(all) / (static_cast<double>(all.size()) * squares);
   }
 
-  static bool is_even(const std::vector<double>& gbps) {
+  /// All that writers can get: where the CPUs are slow, no more than the only one does now, which
+  /// is more than one rail has.
+  static double all_gbps(Owner& only) {
+    double most = 0;
+    for (int turn = 0; turn < 3; ++turn) most = std::max(most, measure({&only}, 1s)[0]);
+    EXPECT_TRUE(comes_about([&] {
+      most = std::max(most, measure({&only}, 1s)[0]);
+      return most > 0.6 * kAllGbps;
+    }));
+    return std::min(kAllGbps, most);
+  }
+  static bool is_even(const std::vector<double>& gbps, double all_gbps) {
     for (const double each : gbps) std::printf("%.4f ", each);
-    std::printf("GB/s, Jain %.3f\n", jain(gbps));
-    return jain(gbps) > 0.95 && sum(gbps) > 0.85 * kAllGbps;
+    std::printf("of %.4f GB/s, Jain %.3f\n", all_gbps, jain(gbps));
+    return jain(gbps) > 0.95 && sum(gbps) > 0.85 * all_gbps;
   }
   /// On a busy machine a rail may fall out for seconds.
   static bool comes_about(const std::function<bool()>& is_so) { return eventually(is_so); }
@@ -72,10 +84,11 @@ class TransferSharing : public testing::Test {
 };
 
 TEST_F(TransferSharing, TwoGetTheSameAndOneThatIsStoppedOrKilledLeavesAll) {
-  Owner& many = add_writer(16);
   Owner& few = add_writer(2);
-  const auto is_fair = [&] { return is_even(measure({&many, &few}, 2s)); };
-  const auto has_all = [&] { return measure({&few}, 1s)[0] > 0.8 * kAllGbps; };
+  const double all = all_gbps(few);
+  Owner& many = add_writer(16);
+  const auto is_fair = [&] { return is_even(measure({&many, &few}, 2s), all); };
+  const auto has_all = [&] { return measure({&few}, 1s)[0] > 0.8 * all; };
   EXPECT_TRUE(comes_about(is_fair));
   many.stop();
   EXPECT_TRUE(comes_about(has_all)) << "nobody waits for one that stands still";
@@ -86,10 +99,10 @@ TEST_F(TransferSharing, TwoGetTheSameAndOneThatIsStoppedOrKilledLeavesAll) {
 }
 
 TEST_F(TransferSharing, FourGetTheSameThoughOneHasEightTimesTheThreads) {
-  std::vector<Owner*> all;
-  all.push_back(&add_writer(16));
+  std::vector<Owner*> all{&add_writer(16)};
+  const double gbps = all_gbps(*all[0]);
   for (int i = 0; i < 3; ++i) all.push_back(&add_writer(2));
-  EXPECT_TRUE(comes_about([&] { return is_even(measure(all, 4s)); }));
+  EXPECT_TRUE(comes_about([&] { return is_even(measure(all, 4s), gbps); }));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "client.h"
+#include "support/asleep.h"
 
 namespace {
 
@@ -126,12 +127,10 @@ template <typename Body>
 std::thread waiting_thread(const Body& body) {
   CUcontext context = nullptr;
   call("cuCtxGetCurrent", &context);
-  std::thread thread([context, body] {
+  return braid::test::waiting_thread([context, body] {
     call("cuCtxSetCurrent", context);
     body();
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  return thread;
 }
 
 // The context of GPU 0 ends in another thread, while a copy there is held, and a thread that waits
