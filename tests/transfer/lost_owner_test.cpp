@@ -79,7 +79,7 @@ TEST(TransferLostOwner, OneThatClosesAndWhoseProcessLivesOnIsPeerLostAtOnce) {
     request.segment = me.open_segment(owner.name().value(), 20s).value();
   }
   const Transfer::Batch batch = me.submit({request}).value();
-  ASSERT_TRUE(me.wait(batch, 4s).value()) << "it waits for the heartbeat";
+  ASSERT_TRUE(me.wait(batch, 3s).value()) << "it waits for the heartbeat";
   EXPECT_EQ(me.outcomes(batch).value().at(0).cause, Transfer::Cause::kPeerLost);
 }
 

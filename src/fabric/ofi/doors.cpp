@@ -107,8 +107,8 @@ size_t Doors::poll(std::span<Completion> completions, bool is_busy) {
   return count;
 }
 
-/// Few at a time, in turns, so that what has traffic does not wait for many. A ring does not say at
-/// which door it is, so then all are looked at.
+/// Few at a time, in turns, so that what has traffic does not wait for many. Without a descriptor
+/// that stays readable, this look may be the only one for a while: it is at all of them.
 size_t Doors::look_at_quiet_ones(std::span<Completion> completions, bool is_busy) {
   const size_t most = provider_.quirks.has_wait_descriptor ? kQuietAtOnce : order_.size();
   size_t count = 0, looks = 0;
