@@ -24,6 +24,7 @@ void write_lists(const Batch& batch, std::span<cuda::SliceList> room, SlicedByte
   const SliceLists filled = fill_slice_lists(batch, bytes.slice_bytes, room, skip_bytes);
   bytes.lists = reinterpret_cast<uint64_t>(room.data());
   bytes.slice_count = filled.count;
+  bytes.segment_count = static_cast<uint32_t>(batch.segments().size());
   bytes.aligned_alike = filled.aligned_alike;
 }
 

@@ -12,9 +12,16 @@ uint32_t rank_of(Priority priority, bool is_relay) {
   return is_relay ? cuda::kBulkRelayRank : cuda::kBulkDirectRank;
 }
 
-uint32_t blocks_of(const PullKernels& kernels, const SlicedBytes& bytes) {
-  const KernelConfig& kernel = kernels.choose(bytes.aligned_alike);
-  return bytes.lists != 0 ? kernel.batch_blocks : kernel.blocks;
+const KernelConfig& direct_kernel(const KernelJob& job) {
+  return job.direct.kernels.choose(job.direction, true, job.bytes.aligned_alike);
+}
+
+const KernelConfig& relay_kernel(const KernelJob& job, const Relay& relay) {
+  return relay.kernels().choose(job.direction, false, job.bytes.aligned_alike);
+}
+
+uint32_t blocks_of(const KernelJob& job, const KernelConfig& kernel) {
+  return kernel.blocks_for(job.direction, job.bytes);
 }
 
 cuda::PullArgs make_args(const KernelJob& job, const TransferState& state) {
@@ -32,9 +39,9 @@ cuda::PullArgs make_args(const KernelJob& job, const TransferState& state) {
   args.direction = static_cast<uint32_t>(job.direction);
   args.is_favoured = job.yield_policy.is_favoured ? 1 : 0;
   args.relays_stay = job.own_link != nullptr ? 1 : 0;
-  args.total_blocks = job.own_link != nullptr ? 0 : blocks_of(job.direct.kernels, job.bytes);
+  args.total_blocks = job.own_link != nullptr ? 0 : blocks_of(job, direct_kernel(job));
   for (const RelayPath& path : job.relays)
-    args.total_blocks += blocks_of(path.relay->kernels(), job.bytes);
+    args.total_blocks += blocks_of(job, relay_kernel(job, *path.relay));
   return args;
 }
 
@@ -59,7 +66,7 @@ CUresult launch(const cuda::Driver& driver, const KernelConfig& kernel, uint32_t
 // In the program's stream, but ahead of kernels that fill the GPU: as a copy would be.
 CUresult launch_direct(const cuda::Driver& driver, const KernelJob& job, uint32_t blocks,
                        cuda::PullArgs& args) {
-  const KernelConfig& kernel = job.direct.kernels.choose(job.bytes.aligned_alike);
+  const KernelConfig& kernel = direct_kernel(job);
   CUlaunchAttribute priority{};
   priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
   priority.value.priority = job.direct.priority;
@@ -82,10 +89,9 @@ CUresult launch_relay(const cuda::Driver& driver, const KernelJob& job, const Re
   Channel& channel = *path.channels[0];
   const CUresult waited = wait_begun(driver, state, channel);
   if (waited != CUDA_SUCCESS) return waited;
-  const PullKernels& kernels = path.relay->kernels();
+  const KernelConfig& kernel = relay_kernel(job, *path.relay);
   ++channel.ops;
-  return launch(driver, kernels.choose(job.bytes.aligned_alike), blocks_of(kernels, job.bytes),
-                channel.stream, args);
+  return launch(driver, kernel, blocks_of(job, kernel), channel.stream, args);
 }
 
 // The gate: the program's stream goes on when the count of landed slices is complete, however late
@@ -139,7 +145,7 @@ void Enqueuing::launch_relays() {
     refused = scope_.enter(path.relay->context());
     if (refused == CUDA_SUCCESS) refused = launch_relay(driver_, job_, path, state_, args_);
     if (refused != CUDA_SUCCESS) {
-      missing_blocks_ += blocks_of(path.relay->kernels(), job_.bytes);
+      missing_blocks_ += blocks_of(job_, relay_kernel(job_, *path.relay));
       continue;
     }
     launched_[launched_count_++] = {path.channels[0], 0};
@@ -164,10 +170,9 @@ CUresult Enqueuing::launch_missing() {
   set_relay(stand_in_);
   ++path.channels[0]->ops;
   const CUresult entered = scope_.enter(path.relay->context());
-  return entered == CUDA_SUCCESS
-             ? launch(driver_, path.relay->kernels().choose(job_.bytes.aligned_alike),
-                      missing_blocks_, path.channels[0]->stream, args_)
-             : entered;
+  return entered == CUDA_SUCCESS ? launch(driver_, relay_kernel(job_, *path.relay), missing_blocks_,
+                                          path.channels[0]->stream, args_)
+                                 : entered;
 }
 
 // Relays are launched before the driver's copies, since a batch of the driver takes the caller much
@@ -175,7 +180,7 @@ CUresult Enqueuing::launch_missing() {
 Enqueued Enqueuing::enqueue() {
   if (scope_.status() != CUDA_SUCCESS) return enqueued_;
   const bool has_kernel = job_.own_link == nullptr;
-  if (has_kernel && launch_target(blocks_of(job_.direct.kernels, job_.bytes)) != CUDA_SUCCESS)
+  if (has_kernel && launch_target(blocks_of(job_, direct_kernel(job_))) != CUDA_SUCCESS)
     return enqueued_;
   launch_relays();
   if (!has_kernel && launched_count_ == 0) return enqueued_;

@@ -4,28 +4,36 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "multipath/transfer_state.h"
 
 namespace braid::multipath {
 
-/// How one of the two pull kernels is launched.
+/// How one of the pull kernels is launched.
 struct KernelConfig {
   CUfunction function = nullptr;
-  uint32_t blocks = 0;        ///< of a path, for a contiguous copy
-  uint32_t batch_blocks = 0;  ///< of a path, for a batch
+  uint32_t blocks = 0;        ///< of a path
+  uint32_t batch_blocks = 0;  ///< of a path, for a batch: `blocks_for`
   uint32_t threads = 0;
   uint32_t shared_bytes = 0;
+  uint32_t chunk_bytes = 0;  ///< what a block starts at once
+
+  /// Of a path, for these bytes.
+  uint32_t blocks_for(Direction direction, const SlicedBytes& bytes) const;
 };
 
 struct PullKernels {
   CUmodule module = nullptr;
   KernelConfig vector;
-  KernelConfig bulk;  ///< no function if the GPU has no bulk copies
+  KernelConfig bulk;     ///< no function if the GPU has no bulk copies
+  KernelConfig to_host;  ///< likewise
 
   bool are_loaded() const { return vector.function != nullptr; }
 
-  /// The bulk kernel if the GPU has it and the ends have equal alignment, otherwise the plain one.
-  const KernelConfig& choose(bool aligned_alike) const {
-    return aligned_alike && bulk.function != nullptr ? bulk : vector;
+  /// A bulk kernel if the GPU has it and the ends have equal alignment, otherwise the plain one.
+  /// `is_own`: the path is the direct one, so that the GPU copies from or to its own memory.
+  const KernelConfig& choose(Direction direction, bool is_own, bool aligned_alike) const {
+    if (!aligned_alike || bulk.function == nullptr) return vector;
+    return direction == Direction::kDeviceToHost && is_own ? to_host : bulk;
   }
 };
 

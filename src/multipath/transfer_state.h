@@ -35,6 +35,7 @@ struct SlicedBytes {
   uint64_t lists = 0;  ///< of a batch; else 0
   uint32_t slice_bytes = 0;
   uint32_t slice_count = 0;
+  uint32_t segment_count = 0;  ///< of a batch
   bool aligned_alike = true;  ///< modulo 16: the bulk kernel can be used
 };
 

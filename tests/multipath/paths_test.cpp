@@ -99,13 +99,19 @@ CUresult launch_ex_and_note(const CUlaunchConfig* config, CUfunction function, v
   return launch_ex_of_driver(config, function, parameters, extra);
 }
 
-// Options::blocks_per_path, of linear copies and batches, by either kernel.
-TEST_F(PathsTest, EveryPathSpendsTheThreadBlocksThatWereAsked) {
-  cuda::Driver noting = driver();
+// The driver, whose launches are noted.
+cuda::Driver noting_driver(const cuda::Driver& driver) {
+  cuda::Driver noting = driver;
   launch_of_driver = noting.cuLaunchKernel;
   noting.cuLaunchKernel = launch_and_note;
   launch_ex_of_driver = noting.cuLaunchKernelEx;
   noting.cuLaunchKernelEx = launch_ex_and_note;
+  return noting;
+}
+
+// Options::blocks_per_path, of linear copies and batches, by either kernel.
+TEST_F(PathsTest, EveryPathSpendsTheThreadBlocksThatWereAsked) {
+  const cuda::Driver noting = noting_driver(driver());
   HostBuffer host(driver(), 16 << 20);
   DeviceBuffer device(driver(), 16 << 20);
   const CUstream stream = new_stream();
@@ -128,6 +134,31 @@ TEST_F(PathsTest, EveryPathSpendsTheThreadBlocksThatWereAsked) {
       }
     }
   }
+}
+
+// Writes to the host crowd out reads from it (docs/measurements, 2026-11-28-H200-both-ways).
+TEST_F(PathsTest, FewerThreadBlocksWriteToTheHostThanReadFromIt) {
+  const cuda::Driver noting = noting_driver(driver());
+  auto engine = Engine::open(noting, every_size());
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  constexpr uint64_t kBytes = 16 << 20;
+  HostBuffer host(driver(), kBytes);
+  DeviceBuffer device(driver(), kBytes);
+  const CUstream stream = new_stream();
+  const auto blocks_of = [&](Direction direction, uint64_t segment_bytes) {
+    std::vector<Segment> segments;
+    for (uint64_t at = 0; at < kBytes; at += segment_bytes)
+      segments.push_back({host.data() + at, device.at(kBytes - segment_bytes - at), segment_bytes});
+    launched_blocks.clear();
+    EXPECT_EQ(engine.value()->submit(Batch{direction, segments, stream}), Verdict::kAccelerated);
+    synchronize(stream);
+    EXPECT_GT(launched_blocks.size(), 1u);
+    return std::pair(launched_blocks.front(), launched_blocks.back());  // the GPU's own; a relay's
+  };
+  EXPECT_EQ(blocks_of(Direction::kHostToDevice, 64 << 10), std::pair(4u, 4u));
+  EXPECT_EQ(blocks_of(Direction::kDeviceToHost, 64 << 10), std::pair(3u, 2u));
+  EXPECT_EQ(blocks_of(Direction::kHostToDevice, 4 << 10), std::pair(4u, 4u));
+  EXPECT_EQ(blocks_of(Direction::kDeviceToHost, 4 << 10), std::pair(4u, 4u));
 }
 
 TEST_F(PathsTest, APathLimitHolds) {

@@ -22,14 +22,26 @@ namespace braid::cuda {
 inline constexpr const char* kVectorKernelName = "braid_pull";
 inline constexpr uint32_t kVectorThreads = 512;
 
-/// Bulk asynchronous copies: sm_90 and newer, both ends aligned alike modulo 16. One thread works;
-/// needs kBulkSharedBytes of dynamic shared memory.
+/// A ring of stages in dynamic shared memory, through which one thread moves bytes by bulk copies.
+struct BulkRing {
+  uint32_t stage_bytes;
+  uint32_t stages;
+
+  constexpr uint32_t size_bytes() const { return stage_bytes * stages; }
+};
+
+/// Bulk asynchronous copies: sm_90 and newer, both ends aligned alike modulo 16. One thread works.
 inline constexpr const char* kBulkKernelName = "braid_pull_bulk";
 inline constexpr uint32_t kBulkThreads = 32;
-inline constexpr uint32_t kBulkStageBytes = 16 << 10;
-inline constexpr uint32_t kBulkStages = 12;
 inline constexpr uint32_t kBulkStoresInFlight = 4;
-inline constexpr uint32_t kBulkSharedBytes = kBulkStages * kBulkStageBytes;
+inline constexpr BulkRing kBulkRing{16 << 10, 12};
+
+/// The same for what a GPU writes to the host from its own memory. Its loads are answered at once,
+/// so a large ring would always have more to write than the link takes, and writes that wait hold
+/// up whatever else the GPU reads and writes: kernels of the program, and the reads from the host
+/// that the other direction needs (docs/measurements, 2026-11-28-H200-both-ways).
+inline constexpr const char* kToHostKernelName = "braid_pull_to_host";
+inline constexpr BulkRing kToHostRing{8 << 10, 8};
 
 /// The most paths that one transfer can take, and so the most GPUs of one server.
 inline constexpr uint32_t kMaxPaths = 16;

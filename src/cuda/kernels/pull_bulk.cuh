@@ -79,18 +79,27 @@ class ListFetcher {
   uint32_t phases_ = 0;
 };
 
+/// The rings, as template arguments.
+struct WideRing {
+  static constexpr BulkRing kRing = kBulkRing;
+};
+struct ToHostRing {
+  static constexpr BulkRing kRing = kToHostRing;
+};
+
 /// What one block keeps in shared memory beside its stages.
+template <typename Ring>
 struct BulkState {
   SliceList lists[2];
   uint64_t list_barriers[2];
-  uint64_t barriers[kBulkStages];
-  Chunk chunks[kBulkStages];
+  uint64_t barriers[Ring::kRing.stages];
+  Chunk chunks[Ring::kRing.stages];
 };
 
-template <bool kLists>
+template <bool kLists, typename Ring>
 class BulkPipeline {
  public:
-  __device__ BulkPipeline(const PullArgs& args, char* stages, BulkState& state)
+  __device__ BulkPipeline(const PullArgs& args, char* stages, BulkState<Ring>& state)
       : args_(args),
         state_(state),
         fetcher_(args.lists, state.lists, state.list_barriers),
@@ -105,7 +114,7 @@ class BulkPipeline {
     protocol_.enter();
     while (true) {
       // Loads lead stores by at most the stages that no store still reads from.
-      while (produced_ - consumed_ < kBulkStages - kBulkStoresInFlight && has_bytes()) load_next();
+      while (produced_ - consumed_ < kStages - kBulkStoresInFlight && has_bytes()) load_next();
       if (produced_ != consumed_) {
         store_next();
         continue;
@@ -118,6 +127,9 @@ class BulkPipeline {
   }
 
  private:
+  static constexpr uint32_t kStages = Ring::kRing.stages;
+  static constexpr uint32_t kStageBytes = Ring::kRing.stage_bytes;
+
   __device__ static void init_barrier(uint64_t& barrier) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barrier)));
   }
@@ -158,9 +170,9 @@ class BulkPipeline {
   }
 
   __device__ void load_next() {
-    const uint32_t stage = produced_++ % kBulkStages;
+    const uint32_t stage = produced_++ % kStages;
     const uint32_t head = (16 - (reinterpret_cast<uint64_t>(destination_) & 15)) & 15;
-    uint32_t size = kBulkStageBytes;
+    uint32_t size = kStageBytes;
     if (head != 0 || left_bytes_ < 16) {  // a ragged end of a segment: copied here and now
       size = head != 0 && head < left_bytes_ ? head : left_bytes_;
       for (uint32_t i = 0; i < size; ++i) destination_[i] = source_[i];
@@ -176,7 +188,7 @@ class BulkPipeline {
   }
 
   __device__ void store_next() {
-    const uint32_t stage = consumed_++ % kBulkStages;
+    const uint32_t stage = consumed_++ % kStages;
     const Chunk chunk = state_.chunks[stage];
     if (chunk.size_bytes != 0) {
       wait_loaded(shared_address(&state_.barriers[stage]), (phases_ >> stage) & 1);
@@ -197,11 +209,11 @@ class BulkPipeline {
   }
 
   __device__ uint32_t stage_address(uint32_t stage) const {
-    return shared_address(stages_) + stage * kBulkStageBytes;
+    return shared_address(stages_) + stage * kStageBytes;
   }
 
   const PullArgs& args_;
-  BulkState& state_;
+  BulkState<Ring>& state_;
   ListFetcher fetcher_;
   PullProtocol<kLists> protocol_;
   char* stages_;
@@ -217,14 +229,15 @@ class BulkPipeline {
   uint32_t phases_ = 0;       // parity that each stage's barrier completes next
 };
 
+template <typename Ring>
 __device__ inline void pull_bulk(const PullArgs& args) {
   extern __shared__ __align__(128) char stages[];
-  __shared__ BulkState state;
+  __shared__ BulkState<Ring> state;
   if (threadIdx.x != 0) return;
   if (args.lists != 0)
-    BulkPipeline<true>(args, stages, state).run();
+    BulkPipeline<true, Ring>(args, stages, state).run();
   else
-    BulkPipeline<false>(args, stages, state).run();
+    BulkPipeline<false, Ring>(args, stages, state).run();
 }
 
 #endif

@@ -236,6 +236,7 @@ std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_in
 // The two pull kernels differ in how a slice's bytes move, which is the caller's business here.
 constexpr Twin kTwins[] = {{kVectorKernelName, sizeof(PullArgs), make_pull_block},
                            {kBulkKernelName, sizeof(PullArgs), make_pull_block},
+                           {kToHostKernelName, sizeof(PullArgs), make_pull_block},
                            {kPagesKernelName, sizeof(PagesArgs), make_pages_block}};
 
 }  // namespace
