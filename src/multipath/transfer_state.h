@@ -36,7 +36,7 @@ struct SlicedBytes {
   uint32_t slice_bytes = 0;
   uint32_t slice_count = 0;
   uint32_t segment_count = 0;  ///< of a batch
-  bool aligned_alike = true;  ///< modulo 16: the bulk kernel can be used
+  bool aligned_alike = true;   ///< modulo 16: the bulk kernel can be used
 };
 
 /// A channel, and the value of its word when this transfer has landed there.
