@@ -12,7 +12,7 @@ namespace braid::multipath {
 struct KernelConfig {
   CUfunction function = nullptr;
   uint32_t blocks = 0;        ///< of a path
-  uint32_t batch_blocks = 0;  ///< of a path, for a batch: `blocks_for`
+  uint32_t batch_blocks = 0;  ///< of a path, where it starts many segments: `blocks_for`
   uint32_t threads = 0;
   uint32_t shared_bytes = 0;
   uint32_t chunk_bytes = 0;  ///< what a block starts at once
@@ -25,7 +25,7 @@ struct PullKernels {
   CUmodule module = nullptr;
   KernelConfig vector;
   KernelConfig bulk;     ///< no function if the GPU has no bulk copies
-  KernelConfig to_host;  ///< likewise
+  KernelConfig to_host;  ///< likewise; of the direct path alone
 
   bool are_loaded() const { return vector.function != nullptr; }
 

@@ -233,7 +233,7 @@ std::unique_ptr<TwinBlock> make_pull_block(const void* args, uint32_t /*block_in
   return std::make_unique<PullBlock>(*static_cast<const PullArgs*>(args));
 }
 
-// The two pull kernels differ in how a slice's bytes move, which is the caller's business here.
+// The pull kernels differ in how a slice's bytes move, which is the caller's business here.
 constexpr Twin kTwins[] = {{kVectorKernelName, sizeof(PullArgs), make_pull_block},
                            {kBulkKernelName, sizeof(PullArgs), make_pull_block},
                            {kToHostKernelName, sizeof(PullArgs), make_pull_block},
