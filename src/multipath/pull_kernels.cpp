@@ -68,7 +68,6 @@ Result<PullKernels> load_pull_kernels(const cuda::Driver& driver, const Options&
         load_bulk(driver, kernels.module, cuda::kBulkKernelName, cuda::kBulkRing, kBulkBlocks);
     kernels.to_host = load_bulk(driver, kernels.module, cuda::kToHostKernelName, cuda::kToHostRing,
                                 kToHostBlocks);
-    if (kernels.to_host.function == nullptr) kernels.to_host = kernels.bulk;
   }
   if (options.blocks_per_path != 0)
     for (KernelConfig* kernel : {&kernels.vector, &kernels.bulk, &kernels.to_host})

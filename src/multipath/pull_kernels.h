@@ -32,8 +32,8 @@ struct PullKernels {
   /// A bulk kernel if the GPU has it and the ends have equal alignment, otherwise the plain one.
   /// `is_own`: the path is the direct one, so that the GPU copies from or to its own memory.
   const KernelConfig& choose(Direction direction, bool is_own, bool aligned_alike) const {
-    if (!aligned_alike || bulk.function == nullptr) return vector;
-    return direction == Direction::kDeviceToHost && is_own ? to_host : bulk;
+    const KernelConfig& wanted = direction == Direction::kDeviceToHost && is_own ? to_host : bulk;
+    return aligned_alike && wanted.function != nullptr ? wanted : vector;
   }
 };
 
