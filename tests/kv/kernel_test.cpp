@@ -1,9 +1,11 @@
 // Rotation over one link by braid's kernel: the same requests, batches that are left to the driver,
-// and launches that the driver refuses.
+// launches that the driver refuses, and segments of any size.
 #include "kv/kernel_copier.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "kv/requests.h"
 
@@ -75,6 +77,51 @@ TEST_F(KernelTest, LaunchesThatAreRefusedAreTheDriversBatches) {
   finish_without_faults();
   EXPECT_GT(carried().accelerated_bytes, 0u);
   EXPECT_GT(carried().native_bytes, 0u);
+}
+
+class SegmentsTest : public braid::test::ServerTest {
+ protected:
+  SegmentsTest() { gpus_needed = 1; }
+};
+
+// Caches have blocks of one size. These have ends at any byte, are smaller and larger than what a
+// kernel moves at once, and lie on the GPU as on the host modulo 16, or not.
+TEST_F(SegmentsTest, OfAnySizeComeBackAndNothingBetweenThemChanges) {
+  constexpr uint64_t kBytes = 12 << 20;
+  constexpr uint64_t kCount = 400;
+  auto copier = KernelCopier::open(driver(), std::vector<CUcontext>{context(0)});
+  ASSERT_TRUE(copier.ok()) << copier.status().message();
+  braid::test::HostBuffer sent(driver(), kBytes);
+  braid::test::HostBuffer back(driver(), kBytes);
+  const braid::test::DeviceBuffer device(driver(), kBytes + 16);
+  const CUstream stream = new_stream();
+  uint64_t copied_bytes = 0;
+  for (const uint64_t largest_bytes : {3'000, 50'000}) {
+    for (const uint64_t shift : {0, 1}) {
+      SCOPED_TRACE("up to " + std::to_string(largest_bytes) + " bytes, " + std::to_string(shift));
+      sent.fill_random(largest_bytes + shift);
+      back.fill_random(largest_bytes + shift + 7);
+      std::vector<uint8_t> expected(back.data(), back.data() + kBytes);
+      std::vector<library::Copy> up;
+      std::vector<library::Copy> down;
+      for (uint64_t i = 0, at = 3; i < kCount; ++i) {
+        const uint64_t size_bytes = 1 + i * 7919 % largest_bytes;
+        ASSERT_LE(at + size_bytes, kBytes);
+        up.push_back(
+            {device.at(at + shift), reinterpret_cast<uint64_t>(sent.data() + at), size_bytes});
+        down.push_back(
+            {reinterpret_cast<uint64_t>(back.data() + at), device.at(at + shift), size_bytes});
+        std::memcpy(expected.data() + at, sent.data() + at, size_bytes);
+        copied_bytes += 2 * size_bytes;
+        at += size_bytes + 1 + i % 19;
+      }
+      for (const auto& copies : {up, down})
+        ASSERT_TRUE(copier.value()->copy(copies, stream, Urgency::kBulk).ok());
+      synchronize(stream);
+      EXPECT_EQ(std::memcmp(back.data(), expected.data(), kBytes), 0);
+    }
+  }
+  EXPECT_EQ(copier.value()->carried(), (Carried{copied_bytes, 0}));
 }
 
 }  // namespace
