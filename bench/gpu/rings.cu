@@ -1,6 +1,6 @@
 // What kernels make of one PCIe link when they copy both ways at once, and what that costs another
 // kernel: rings of bulk copies as in cuda/kernels/pull_bulk.cuh, by blocks, stages and stage size,
-// beside copy engines. Needs a GPU with bulk copies (sm_90), and nothing of braid.
+// beside copy engines. Needs a GPU with bulk copies (sm_90), and no library of braid.
 //
 //   build/tests/gpu_programs/rings
 #include <cuda_runtime.h>
@@ -13,6 +13,11 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "bench/kv/decode_kernel.cu"
+#include "cuda/kernels/pull_bulk.cuh"
+
+using namespace braid::cuda;
 
 namespace {
 
@@ -46,11 +51,6 @@ struct Job {
 
 #if __CUDA_ARCH__ >= 900
 constexpr uint32_t kMostStages = 16;
-constexpr uint32_t kStoresInFlight = 4;
-
-__device__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 __device__ uint64_t now_ns() {
   uint64_t ns;
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(32) ring(const Job job) {
   char* to = nullptr;
   bool is_over = false;
   while (true) {
-    while (loaded - stored < job.stages - kStoresInFlight && !is_over) {
+    while (loaded - stored < job.stages - kBulkStoresInFlight && !is_over) {
       if (left_bytes == 0) {
         is_over = now_ns() > began_ns + job.run_ns;
         if (is_over) break;
@@ -86,50 +86,26 @@ __global__ void __launch_bounds__(32) ring(const Job job) {
         from = job.from + offset, to = job.to + offset, left_bytes = kPieceBytes;
       }
       const uint32_t stage = loaded++ % job.stages;
-      const uint32_t barrier = shared_address(&barriers[stage]);
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                   "r"(job.stage_bytes)
-                   : "memory");
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-          "[%3];" ::"r"(shared_address(stages) + stage * job.stage_bytes),
-          "l"(from), "r"(job.stage_bytes), "r"(barrier)
-          : "memory");
+      bulk_load(shared_address(stages) + stage * job.stage_bytes, from, job.stage_bytes,
+                shared_address(&barriers[stage]));
       destinations[stage] = to;
       from += job.stage_bytes, to += job.stage_bytes, left_bytes -= job.stage_bytes;
     }
     if (loaded == stored) break;
-    const uint32_t stage = stored++ % job.stages, parity = (phases >> stage) & 1;
+    const uint32_t stage = stored++ % job.stages;
+    wait_loaded(shared_address(&barriers[stage]), (phases >> stage) & 1);
     phases ^= 1u << stage;
-    for (uint32_t is_here = 0; is_here == 0;)
-      asm volatile(
-          "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, "
-          "0, p; }"
-          : "=r"(is_here)
-          : "r"(shared_address(&barriers[stage])), "r"(parity)
-          : "memory");
     asm volatile(
         "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destinations[stage]),
         "r"(shared_address(stages) + stage * job.stage_bytes), "r"(job.stage_bytes)
         : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kStoresInFlight) : "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBulkStoresInFlight) : "memory");
   }
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   atomicAdd(&job.counts->moved_bytes, static_cast<unsigned long long>(stored) * job.stage_bytes);
   atomicMax(&job.counts->took_ns, static_cast<unsigned long long>(now_ns() - began_ns));
 #endif
-}
-
-// Reads all of a memory once, as decoding reads a KV cache.
-__global__ void read_all(const uint4* words, uint64_t count, uint32_t* sum) {
-  uint32_t mine = 0;
-  for (uint64_t i = blockIdx.x * uint64_t{blockDim.x} + threadIdx.x; i < count;
-       i += uint64_t{gridDim.x} * blockDim.x) {
-    const uint4 word = words[i];
-    mine ^= word.x ^ word.y ^ word.z ^ word.w;
-  }
-  if (mine == 0x9E3779B9) atomicXor(sum, mine);
 }
 
 struct Ring {
@@ -279,10 +255,9 @@ class Bench {
 
   void read(int blocks, int threads) const {
     must(cudaEventRecord(begin_, reading_), "an event");
+    const auto at = reinterpret_cast<uint64_t>(cache_);
     for (int i = 0; i < kReads; ++i)
-      read_all<<<blocks, threads, 0, reading_>>>(reinterpret_cast<const uint4*>(cache_),
-                                                 kCacheBytes / sizeof(uint4),
-                                                 reinterpret_cast<uint32_t*>(cache_ + kCacheBytes));
+      rotation_decode<<<blocks, threads, 0, reading_>>>({at, kCacheBytes, at + kCacheBytes});
     must(cudaGetLastError(), "a launch");
     must(cudaEventRecord(end_, reading_), "an event");
   }
@@ -306,8 +281,10 @@ class Bench {
 
 int main() {
   Bench bench;
-  const Ring engines, wide{4, 12, 16 << 10}, wide_2{2, 12, 16 << 10}, small{3, 8, 8 << 10},
-      middle{4, 12, 8 << 10}, least{4, 8, 4 << 10}, lean{4, 12, 4 << 10};
+  const Ring engines, wide{4, kBulkRing.stages, kBulkRing.stage_bytes},
+      wide_2{2, kBulkRing.stages, kBulkRing.stage_bytes},
+      small{3, kToHostRing.stages, kToHostRing.stage_bytes}, middle{4, 12, 8 << 10},
+      least{4, 8, 4 << 10}, lean{4, 12, 4 << 10};
   for (const Ring* one : {&engines, &wide, &wide_2, &middle, &lean}) bench.rates(one, nullptr);
   for (const Ring* one : {&engines, &wide, &wide_2, &small, &least}) bench.rates(nullptr, one);
   bench.rates(&engines, &engines);
