@@ -68,8 +68,9 @@ TEST(TransferDirectory, AChildKeepsNoAddressOfItsParent) {
   const std::string folder = testing::TempDir() + "/braid-child-" + std::to_string(getpid());
   setenv("BRAID_RUNTIME_DIR", folder.c_str(), 1);
   const auto open_at = [](uint16_t port) {
-    return DirectoryServer::open({"127.0.0.1", port}, "prefill-0", {},
-                                 {{1, 1}, [] { return Description(); }, [] { return ""; }});
+    return DirectoryServer::open(
+        {"127.0.0.1", port}, "prefill-0", {},
+        {{1, 1}, [] { return Description(); }, [](const auto&) { return ""; }});
   };
   auto server = open_at(0);
   ASSERT_TRUE(server.ok()) << server.status().message();
@@ -95,14 +96,15 @@ std::string some_report() { return "{\"some\": \"report\"}"; }
 class Answering {
  public:
   explicit Answering(const fabric::Secret& secret, std::string report = some_report())
-      : server_(DirectoryServer::open({"127.0.0.1", 0}, "", secret,
-                                      {some_answer().description.incarnation,
-                                       [this] {
-                                         ++described;
-                                         return some_answer().description;
-                                       },
-                                       [report = std::move(report)] { return report; }})
-                    .value()),
+      : server_(
+            DirectoryServer::open({"127.0.0.1", 0}, "", secret,
+                                  {some_answer().description.incarnation,
+                                   [this] {
+                                     ++described;
+                                     return some_answer().description;
+                                   },
+                                   [report = std::move(report)](const auto&) { return report; }})
+                .value()),
         thread_([this] {
           while (!is_over_) server_->step(monotonic_ns() + skip_ns);
         }) {}

@@ -29,7 +29,7 @@ class DirectoryUsersTest : public testing::Test {
     server_ = DirectoryServer::open({"127.0.0.1", 0}, "", {},
                                     {{1, 2},
                                      [] { return some_answer().description; },
-                                     [] { return std::string(); },
+                                     [](const auto&) { return std::string(); },
                                      admits})
                   .value();
   }

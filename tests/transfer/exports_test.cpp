@@ -256,10 +256,10 @@ TEST_F(ExportsTest, WhereNoDescriptorIsLeftAFileThatCannotBeClosedHoldsUpNoOther
 /// not sleep at all.
 TEST(TransferDirectory, RestsWhileThisProcessMayOpenNoDescriptor) {
   const fabric::Secret none;
-  auto server =
-      DirectoryServer::open({"127.0.0.1", 0}, "", none,
-                            {{}, [] { return Description(); }, [] { return std::string(); }})
-          .value();
+  auto server = DirectoryServer::open(
+                    {"127.0.0.1", 0}, "", none,
+                    {{}, [] { return Description(); }, [](const auto&) { return std::string(); }})
+                    .value();
   const auto is_readable = [&] {
     pollfd awaited{server->descriptor(), POLLIN, 0};
     return poll(&awaited, 1, 0) == 1;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
+#include <nlohmann/json.hpp>
 
 #include "support/wake_ups.h"
 #include "transfer/owner.h"
@@ -228,17 +229,47 @@ TEST(TransferNames, ABareNameIsFoundOnThisHostAndAnOldIncarnationIsNot) {
   EXPECT_EQ(cause("braid://127.0.0.1:x"), Cause::kNoCause);
 }
 
-TEST(TransferNames, NobodyWithoutTheSecretLearnsMoreThanThat) {
-  const std::string folder = testing::TempDir(), number = std::to_string(getpid());
-  const auto secret = [&](const std::string& name, char letter) {
-    const std::string path = folder + "/" + name + number;
+/// A file with a secret of that letter. Removed at the end.
+class SecretFile {
+ public:
+  explicit SecretFile(char letter)
+      : path(testing::TempDir() + "/secret" + letter + std::to_string(getpid())) {
     FILE* file = fopen(path.c_str(), "w");
     fputs(std::string(32, letter).c_str(), file);
     fclose(file);
     chmod(path.c_str(), 0600);
-    return path;
-  };
-  const std::string right = secret("right", 'a'), wrong = secret("wrong", 'b');
+  }
+  ~SecretFile() { remove(path.c_str()); }
+  SecretFile(const SecretFile&) = delete;
+  SecretFile& operator=(const SecretFile&) = delete;
+
+  const std::string path;
+};
+
+Transfer open_with(const SecretFile& secret) {
+  Transfer::Options options;
+  options.secret_file = secret.path;
+  return Transfer::open(options).value();
+}
+
+TEST(TransferNames, TheReportSaysHowManyHaveAskedForTheEngineAndHowManyWereRefused) {
+  const SecretFile right('c'), wrong('d');
+  Transfer owner = open_with(right), friendly = open_with(right), stranger = open_with(wrong);
+  ASSERT_TRUE(friendly.open_segment(owner.name().value(), 20s).ok());
+  ASSERT_FALSE(stranger.open_segment(owner.name().value(), 20s).ok());
+  const std::string report = owner.report(Transfer::Form::kJson).value();
+  const nlohmann::json said = nlohmann::json::parse(report).at("braid_transfer");
+  EXPECT_GE(said.at("questions_answered"), 1) << report;
+  EXPECT_GE(said.at("questions_refused"), 1) << report;
+  EXPECT_EQ(nlohmann::json::parse(friendly.report(Transfer::Form::kJson).value())
+                .at("braid_transfer")
+                .at("questions_refused"),
+            0);
+}
+
+TEST(TransferNames, NobodyWithoutTheSecretLearnsMoreThanThat) {
+  const SecretFile right_file('a'), wrong_file('b');
+  const std::string &right = right_file.path, &wrong = wrong_file.path;
   Owner owner({"secret=" + right});
   for (const std::string& path : {std::string(), wrong}) {
     Transfer::Options options;
@@ -255,8 +286,6 @@ TEST(TransferNames, NobodyWithoutTheSecretLearnsMoreThanThat) {
   owner.fill(Owner::kRead, 20);
   EXPECT_EQ(me.run({me.read(owner.addresses[Owner::kRead], kBytes)}), std::vector{Cause::kDone});
   EXPECT_EQ(wrong_at(me.memory, 20), std::nullopt);
-  remove(right.c_str());
-  remove(wrong.c_str());
 }
 
 TEST(TransferNames, SegmentsAreOpenedAndClosedAgainAndAgain) {

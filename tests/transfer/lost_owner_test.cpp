@@ -24,7 +24,7 @@ class Answering {
       : server_(
             DirectoryServer::open({"127.0.0.1", 0}, "", {},
                                   {description.incarnation, [description] { return description; },
-                                   [] { return std::string(); }})
+                                   [](const auto&) { return std::string(); }})
                 .value()),
         thread_([this] {
           while (!is_over_) server_->step(monotonic_ns());

@@ -181,7 +181,8 @@ bool DirectoryServer::read_question(Connection& connection) {
 /// Empty: it is no question, and gets no answer.
 std::vector<std::byte> DirectoryServer::answer_to(Bytes asked) {
   if (is_report_question(asked)) {
-    auto report = answer_report(asked, secret_, engine_.incarnation, engine_.report);
+    auto report = answer_report(asked, secret_, engine_.incarnation,
+                                [this] { return engine_.report(statistics_); });
     ++(report.ok() ? statistics_.answered : statistics_.refused);
     return report.ok() ? std::move(report).value() : refuse(asked, report.status(), secret_);
   }

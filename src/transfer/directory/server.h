@@ -35,8 +35,8 @@ class DirectoryServer {
   struct Asked {
     Incarnation incarnation{};
     std::function<Description()> describe;
-    std::function<std::string()> report;  ///< how it does, as JSON
-    Admits admits = Admits::kAnybody;     ///< over TCP; the folder of names is one user's
+    std::function<std::string(const DirectoryStatistics&)> report;  ///< how it does, as JSON
+    Admits admits = Admits::kAnybody;  ///< over TCP; the folder of names is one user's
   };
 
   /// An empty `name`: no Unix socket.

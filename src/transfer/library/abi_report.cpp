@@ -100,9 +100,6 @@ braid_status braid_transfer_report(braid_transfer* transfer, int form, char* buf
     const StatsFormat format = format_of(form);
     if (format == StatsFormat::kNone)
       return report(BRAID_ERROR_ARGUMENT, "there is no such form of a report");
-    const std::string name = service.name();
-    const TransferReport all =
-        service.with([&](Engine& engine) { return report_of(engine, name); });
-    return hand_out(write_report(format, all), buffer, buffer_bytes, needed_bytes);
+    return hand_out(write_report(format, service.report()), buffer, buffer_bytes, needed_bytes);
   });
 }

@@ -46,6 +46,12 @@ const std::vector<Count>& counts() {
        "Notifications to peers.", [](const R& r) { return r.links.notifications_sent; }},
       {"notifications_received", "braid_transfer_notifications_received_total", "counter",
        "Notifications of peers.", [](const R& r) { return r.links.notifications_received; }},
+      {"questions_answered", "braid_transfer_questions_answered_total", "counter",
+       "Questions of other processes for this engine, by name.",
+       [](const R& r) { return r.questions.answered; }},
+      {"questions_refused", "braid_transfer_questions_refused_total", "counter",
+       "Questions that were malformed, without the secret, of another user, or too late.",
+       [](const R& r) { return r.questions.refused; }},
       {"buffers", "braid_transfer_buffers", "gauge", "Buffers that are registered.",
        [](const R& r) { return r.buffers; }},
       {"mappings", "braid_transfer_mappings", "gauge",
@@ -189,11 +195,13 @@ void write_prometheus(const TransferReport& report, TextWriter& out) {
 
 }  // namespace
 
-TransferReport report_of(const Engine& engine, const std::string& name) {
+TransferReport report_of(const Engine& engine, const DirectoryStatistics& questions,
+                         const std::string& name) {
   return {name,
           monotonic_ns(),
           engine.statistics(),
           engine.fabric_statistics(),
+          questions,
           engine.buffers().size(),
           engine.mapped_count(),
           engine.paths(),

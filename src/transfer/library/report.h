@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "transfer/directory/server.h"
 #include "transfer/engine.h"
 
 namespace braid::transfer {
@@ -15,6 +16,7 @@ struct TransferReport {
   uint64_t time_ns = 0;  ///< of the host's monotonic clock, when the rest was true
   TransferStatistics counts;
   FabricStatistics links;
+  DirectoryStatistics questions;
   uint64_t buffers = 0;
   uint64_t mappings = 0;
   std::vector<PathStatistics> paths;
@@ -22,7 +24,8 @@ struct TransferReport {
   std::vector<LinkUse> rail_links;
 };
 
-TransferReport report_of(const Engine& engine, const std::string& name);
+TransferReport report_of(const Engine& engine, const DirectoryStatistics& questions,
+                         const std::string& name);
 
 /// Returns whole lines. kNone: nothing.
 std::string write_report(StatsFormat format, const TransferReport& report);

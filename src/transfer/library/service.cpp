@@ -5,21 +5,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <utility>
 
-#include "base/options.h"
 #include "base/try.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
 #include "fabric/thread.h"
-#include "host/random_number.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/failure.h"
-#include "transfer/library/multipath_copies.h"
-#include "transfer/library/report.h"
-#include "transfer/providers.h"
+#include "transfer/library/open_engine.h"
 
 namespace braid::transfer {
 namespace {
@@ -33,15 +28,26 @@ constexpr size_t kNotificationsMax = 4096;
 /// How long the store has when an engine is closed. The engine's last notifications have the same.
 constexpr uint64_t kGiveBackUs = 1'000'000;
 
-/// Null: the engine does without shares, because /dev/shm is full, for example, or the user wants
-/// none.
-std::shared_ptr<HostShares> open_shares(const std::vector<RailDescription>& rails) {
-  const auto asked = read_options([](const char* name) {
-    return std::strcmp(name, "BRAID_PROCESSES") == 0 ? std::getenv(name) : nullptr;
-  });
-  if (!asked.ok() || asked.value().process_table.empty()) return nullptr;
-  auto shares = HostShares::open(HostShares::usual_name(), rails);
-  return shares.ok() ? std::move(shares).value() : nullptr;
+/// The engine answers processes that ask for it by name.
+Result<std::unique_ptr<DirectoryServer>> open_directory(const OpenOptions& options,
+                                                        const OpenedRails& opened,
+                                                        const Engine& engine) {
+  DirectoryServer::Asked asked;
+  asked.incarnation = engine.incarnation();
+  asked.describe = [&engine] { return engine.describe(); };
+  asked.report = [&engine](const DirectoryStatistics& questions) {
+    const std::string name = to_hex(engine.incarnation());
+    return write_report(StatsFormat::kJson, report_of(engine, questions, name));
+  };
+  asked.admits = opened.trust.admits;
+  return DirectoryServer::open(opened.listen, options.name, opened.trust.secret, std::move(asked));
+}
+
+/// Null: no process of this host maps what is allocated here, so the rails carry it all.
+std::unique_ptr<SharingServer> share_memory(const fabric::Secret& secret, Engine& engine) {
+  if (engine.sharing() == nullptr) return nullptr;
+  auto server = SharingServer::open(engine.incarnation(), secret, *engine.sharing());
+  return server.ok() ? std::move(server).value() : nullptr;
 }
 
 }  // namespace
@@ -49,68 +55,18 @@ std::shared_ptr<HostShares> open_shares(const std::vector<RailDescription>& rail
 Result<std::unique_ptr<Service>> Service::open(const OpenOptions& options,
                                                const topology::Machine& machine,
                                                const std::vector<topology::Nic>& nics) {
-  EngineOptions wanted;
-  wanted.places = Places(machine);
-  RailHost host{machine, nics, wanted.places};
+  Places places(machine);
+  RailHost host{machine, nics, places};
   BRAID_LET(opened, open_rails(options, host));
-  const fabric::OnNode here(machine, options.is_pinned ? opened.choice.numa_node : -1);
-  wanted.incarnation = {random_number(), random_number()};
-  wanted.name = options.name;
-  const std::shared_ptr<fabric::Processes> processes = fabric::host_processes();
-  wanted.origin = processes->self();
-  wanted.processes = processes;
-  auto owned = std::make_unique<Owned>();
-  owned->jobs = open_file_jobs();
-  const bool has_gpu_memory =
-      options.has_gpu_memory ||
-      std::any_of(options.providers.begin(), options.providers.end(), reaches_gpus);
-  const bool maps = options.providers.empty() ||
-                    std::find(options.providers.begin(), options.providers.end(), kMapped) !=
-                        options.providers.end();
-  if (maps) owned->sharing = Sharing::open();
-  if (has_gpu_memory) {
-    const auto copies = std::make_shared<MultipathCopies>();
-    owned->gpu = std::make_unique<GpuJobs>(copies);
-    wanted.copy_paths = [from = std::weak_ptr(copies)](int gpu, bool is_to_gpu,
-                                                       uint64_t size_bytes) {
-      const auto copier = from.lock();
-      return copier != nullptr ? copier->paths(gpu, is_to_gpu, size_bytes)
-                               : std::vector<CopyPath>();
-    };
-  }
-  if (!owned->can_tell()) return no_more_descriptors("what the engine waits by");
-  std::vector<std::unique_ptr<Rail>> rails;
-  for (size_t i = 0; i < opened.domains.size(); ++i) {
-    BRAID_LET(rail, Rail::open(std::move(opened.domains[i]), wanted.incarnation,
-                               opened.trust.secret, fabric::host_processes(), *owned));
-    opened.descriptions[i].address = rail->address();
-    rails.push_back(std::move(rail));
-  }
-  wanted.shares = open_shares(opened.descriptions);
-  auto engine =
-      std::make_unique<Engine>(std::move(owned), std::move(rails), opened.descriptions, wanted);
-  Engine& described = *engine;
-  BRAID_LET(directory, DirectoryServer::open(
-                           opened.listen, options.name, opened.trust.secret,
-                           {described.incarnation(), [&described] { return described.describe(); },
-                            [&described] {
-                              return write_report(
-                                  StatsFormat::kJson,
-                                  report_of(described, to_hex(described.incarnation())));
-                            },
-                            opened.trust.admits}));
-  std::unique_ptr<SharingServer> sharing;
-  if (described.sharing() != nullptr) {
-    auto server =
-        SharingServer::open(described.incarnation(), opened.trust.secret, *described.sharing());
-    if (server.ok()) sharing = std::move(server).value();  // otherwise the rails carry all
-  }
-  std::unique_ptr<Service> service(new Service(opened.trust.secret, std::move(engine),
-                                               std::move(directory),
-                                               std::move(sharing)));  // owner: service
-  service->origin_ = wanted.origin;
+  const int numa_node = options.is_pinned ? opened.choice.numa_node : -1;
+  const fabric::OnNode here(machine, numa_node);
+  BRAID_LET(engine, open_engine(options, opened, std::move(places)));
+  BRAID_LET(directory, open_directory(options, opened, *engine));
+  std::unique_ptr<SharingServer> sharing = share_memory(opened.trust.secret, *engine);
+  std::unique_ptr<Service> service(new Service(  // owner: service
+      opened.trust.secret, std::move(engine), std::move(directory), std::move(sharing)));
   service->host_in_name_ = opened.host_in_name;
-  service->numa_node_ = options.is_pinned ? opened.choice.numa_node : -1;
+  service->numa_node_ = numa_node;
   const char* variable = std::getenv(kStoreVariable);
   service->store_ = options.store.empty() && variable != nullptr ? variable : options.store;
   if (!options.name.empty() && !service->store_.empty())
@@ -124,6 +80,7 @@ Service::Service(fabric::Secret secret, std::unique_ptr<Engine> engine,
       engine_(std::move(engine)),
       directory_(std::move(directory)),
       sharing_(std::move(sharing)),
+      origin_(fabric::host_processes()->self()),
       descriptors_(engine_->wait_descriptors()) {
   descriptors_.push_back(directory_->descriptor());
   if (sharing_ != nullptr) descriptors_.push_back(sharing_->descriptor());
@@ -156,6 +113,11 @@ Status Service::take_name(const std::string& name) {
 
 std::string Service::name() const {
   return write_name({host_in_name_, directory_->at().port}, engine_->incarnation());
+}
+
+TransferReport Service::report() {
+  const std::string name = this->name();
+  return with([&](Engine& engine) { return report_of(engine, directory_->statistics(), name); });
 }
 
 Result<uint64_t> Service::open_segment(const std::string& text, uint64_t limit_us) {

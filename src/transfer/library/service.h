@@ -27,6 +27,7 @@
 #include "transfer/library/event_descriptor.h"
 #include "transfer/library/open_rails.h"
 #include "transfer/library/options.h"
+#include "transfer/library/report.h"
 #include "transfer/sharing/server.h"
 
 namespace braid::transfer {
@@ -46,6 +47,8 @@ class Service {
 
   /// The NUMA node of most rails, by the kernel's number; -1: none, or it is not to be pinned.
   int numa_node() const { return numa_node_; }
+
+  TransferReport report();
 
   /// Blocks until a way to the peer works, or the limit.
   Result<uint64_t> open_segment(const std::string& name, uint64_t limit_us);
