@@ -6,7 +6,8 @@
 // - A write's immediate arrives at the target after all its bytes, of all segments, exactly once,
 //   and only if the write did not fail there.
 // - A write that has completed well is visible in the target's memory. A message that has completed
-//   well lies in the target's buffer.
+//   well lies in the target's buffer. Neither holds for postings that complete once they are
+//   transmitted (Completes).
 // - A posting that has completed, well or not, no longer reads its source. A posting that never
 //   completes may go on reading it: only the caller's deadlines end that wait.
 // - A failed posting may have landed in part or whole, and part of it may still land: see
@@ -73,6 +74,9 @@ struct Traits {
   /// slices that a slow rail has taken delay the end of their write.
   uint64_t postings_max = 256;
   uint64_t posted_bytes_max = 4 << 20;
+  /// Postings with Completes::kTransmitted complete before they have arrived. Otherwise they are as
+  /// the others. Such a wire has closing_fences: what is still under way cannot be waited for.
+  bool tells_when_transmitted = false;
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
@@ -87,6 +91,14 @@ struct Segment {
   uint64_t target_address = 0;
 };
 
+/// When a posting completes well. `kTransmitted` is for what is answered in another way, as a
+/// question is: the wire may then do without an answer of its own (Traits::tells_when_transmitted),
+/// and nothing tells of a posting that is lost.
+enum class Completes : uint8_t {
+  kDelivered,    ///< it has arrived
+  kTransmitted,  ///< its source is read no more; it has arrived, or will, or is lost
+};
+
 struct Write {
   uint32_t peer = 0;
   uint32_t region = 0;  ///< of the source
@@ -97,6 +109,16 @@ struct Write {
   std::optional<uint32_t> immediate;
   uint32_t slices = 1;   ///< how often the immediate counts when it arrives
   uint64_t context = 0;  ///< comes back with the completion; not one of kOwnContexts
+  Completes completes = Completes::kDelivered;
+};
+
+/// A message.
+struct Send {
+  uint32_t peer = 0;
+  uint32_t region = 0;  ///< of the message
+  Bytes message;
+  uint64_t context = 0;  ///< as that of a write
+  Completes completes = Completes::kDelivered;
 };
 
 /// A domain that wraps another one uses contexts with both of these bits for its own postings.
@@ -208,7 +230,7 @@ class Domain {
     while (posted < writes.size() && post_write(writes[posted])) ++posted;
     return posted;
   }
-  virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;
+  virtual bool post_send(const Send& send) = 0;
   virtual bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) = 0;
 
   /// Makes progress, and fills the front of `completions`. Returns how many.

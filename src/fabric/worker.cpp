@@ -259,6 +259,7 @@ Write Worker::write_of(size_t rail, const Transfer& transfer, const Gathered& ga
   write.further = std::span(gathered.segments).subspan(1);
   write.immediate = transfer.immediate;
   write.slices = gathered.slices;
+  write.completes = transfer.completes;
   write.context = postings_.add(
       {gathered.transfer, static_cast<uint32_t>(rail), gathered.slices, gathered.size_bytes});
   return write;
@@ -318,6 +319,10 @@ void Worker::posting_ended(const Completion& completion) {
   Route& route = (*transfer.target->routes)[posting.rail];
   --route.under_way;
   route.under_way_bytes -= posting.size_bytes;
+  // It may land yet, and no later event of this wire tells.
+  const bool is_early = transfer.completes == Completes::kTransmitted &&
+                        rails_[posting.rail].domain->traits().tells_when_transmitted;
+  if (is_early) transfer.target->is_clean = false;
   if (completion.ok) {
     route.writes += posting.slices;
     route.bytes += posting.size_bytes;
