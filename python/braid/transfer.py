@@ -5,7 +5,6 @@ names the argument, before the library is called.
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
 import array
-import collections
 import contextlib
 import ctypes
 import os
@@ -159,6 +158,17 @@ def cause_name(cause):
     return _library.braid_transfer_cause_name(take.choice("cause", cause)).decode()
 
 
+_forks = 0  # that have made this process
+
+
+def _forked():
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class _Handle:
     """The library's engine and the calls that are under way in it, which end before it is closed: threads go
     on while the interpreter ends."""
@@ -168,33 +178,34 @@ class _Handle:
         self.kept = []
         self._lock = threading.RLock()  # a signal may come while it is held, and its handler call the engine
         self._changed = threading.Condition(self._lock)
-        self._calls = collections.Counter()  # by thread
+        self._calls = {}  # how many, by thread. Each thread changes its own number alone
         self._is_closing = False
-        self._process = os.getpid()
+        self._forks = _forks
 
     def call(self, name, *arguments):
-        if os.getpid() != self._process:  # whoever held the lock is in the parent; the library says what is wrong
+        if _forks != self._forks:  # whoever held the lock is in the parent; the library says what is wrong
             return _call(name, self.engine, *arguments)
-        with self._lock:
+        me, calls = threading.get_ident(), self._calls
+        calls[me] = calls.get(me, 0) + 1  # before the look at `_is_closing`, which is set before a look at `_calls`
+        try:
             if self._is_closing:
                 raise Error("this engine is closed. Open another one")
-            self._calls[threading.get_ident()] += 1
-        try:
             _call(name, self.engine, *arguments)
         finally:
-            with self._lock:
-                me = threading.get_ident()
-                self._calls[me] -= 1
-                if self._calls[me] == 0:
-                    del self._calls[me]
-                if self._is_closing:
+            left = calls[me] - 1
+            if left > 0:
+                calls[me] = left
+            else:
+                del calls[me]
+            if self._is_closing:
+                with self._lock:
                     self._changed.notify_all()
 
     def close(self):
         """What is kept is let go after the engine, which uses it until then. If this is interrupted while other
         threads' calls are under way, it can be called again. A signal's handler may have interrupted a call of its own
         thread, which goes on after the handler, and then finds no engine."""
-        if os.getpid() == self._process:
+        if _forks == self._forks:
             with self._changed:
                 self._is_closing = True
                 self._changed.wait_for(lambda: not self._is_used_by_others())

@@ -7,7 +7,7 @@
 //   and only if the write did not fail there.
 // - A write that has completed well is visible in the target's memory. A message that has completed
 //   well lies in the target's buffer. Neither holds for postings that complete once they are
-//   transmitted (Completes).
+//   injected (Completes).
 // - A posting that has completed, well or not, no longer reads its source. A posting that never
 //   completes may go on reading it: only the caller's deadlines end that wait.
 // - A failed posting may have landed in part or whole, and part of it may still land: see
@@ -74,9 +74,9 @@ struct Traits {
   /// slices that a slow rail has taken delay the end of their write.
   uint64_t postings_max = 256;
   uint64_t posted_bytes_max = 4 << 20;
-  /// Postings with Completes::kTransmitted complete before they have arrived. Otherwise they are as
+  /// Postings with Completes::kInjected complete before they have arrived. Otherwise they are as
   /// the others. Such a wire has closing_fences: what is still under way cannot be waited for.
-  bool tells_when_transmitted = false;
+  bool tells_when_injected = false;
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
@@ -91,12 +91,13 @@ struct Segment {
   uint64_t target_address = 0;
 };
 
-/// When a posting completes well. `kTransmitted` is for what is answered in another way, as a
-/// question is: the wire may then do without an answer of its own (Traits::tells_when_transmitted),
+/// When a posting completes well. `kInjected` is for what is answered in another way, as a
+/// question is: the wire may then do without an answer of its own (Traits::tells_when_injected),
 /// and nothing tells of a posting that is lost.
 enum class Completes : uint8_t {
-  kDelivered,    ///< it has arrived
-  kTransmitted,  ///< its source is read no more; it has arrived, or will, or is lost
+  kDelivered,  ///< it has arrived
+  kInjected,   ///< its source is read no more; it has arrived, or will, or is lost. As libfabric's
+               ///< FI_INJECT_COMPLETE; FI_TRANSMIT_COMPLETE would say that it cannot get lost
 };
 
 struct Write {

@@ -158,7 +158,7 @@ class Engine final : private Worker::Listener {
 
   /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
   /// buffer for it now. Messages of one peer come in any order. One that completes once it is
-  /// transmitted may be lost, and its buffer at the peer with it: whoever sends it has to
+  /// injected may be lost, and its buffer at the peer with it: whoever sends it has to
   /// disconnect where the answer does not come.
   Status send(uint64_t peer, Bytes payload, Completes completes = Completes::kDelivered);
   /// The next message that has come.

@@ -320,8 +320,8 @@ void Worker::posting_ended(const Completion& completion) {
   --route.under_way;
   route.under_way_bytes -= posting.size_bytes;
   // It may land yet, and no later event of this wire tells.
-  const bool is_early = transfer.completes == Completes::kTransmitted &&
-                        rails_[posting.rail].domain->traits().tells_when_transmitted;
+  const bool is_early = transfer.completes == Completes::kInjected &&
+                        rails_[posting.rail].domain->traits().tells_when_injected;
   if (is_early) transfer.target->is_clean = false;
   if (completion.ok) {
     route.writes += posting.slices;

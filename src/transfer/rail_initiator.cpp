@@ -234,11 +234,11 @@ void Rail::post_reads(uint64_t id, Link& link) {
     under_way_.find(request)->shares = std::move(read.shares);
     await_reads(request);
     if (message.reads.size() < kReadsInMessage && next < pieces.size()) continue;
-    link.outbox.push_back({encode(message), fabric::Completes::kTransmitted});
+    link.outbox.push_back({encode(message), fabric::Completes::kInjected});
     message.reads.clear();
   }
   if (!message.reads.empty())
-    link.outbox.push_back({encode(message), fabric::Completes::kTransmitted});
+    link.outbox.push_back({encode(message), fabric::Completes::kInjected});
 }
 
 /// Waits for as many immediates as the writes of all shares make.

@@ -13,7 +13,7 @@ constexpr size_t kServingMax = 1 << 14;  // its reads under way
 /// The reader waits for the bytes, and not for the wire's answer to them. That counts for few
 /// bytes. The ends of larger writes tell at once of memory that the rail cannot access.
 fabric::Completes completes(uint64_t size_bytes) {
-  return size_bytes <= fabric::Domain::kBatchBytesMax ? fabric::Completes::kTransmitted
+  return size_bytes <= fabric::Domain::kBatchBytesMax ? fabric::Completes::kInjected
                                                       : fabric::Completes::kDelivered;
 }
 

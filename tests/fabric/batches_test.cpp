@@ -52,7 +52,7 @@ class BatchTest : public ContractTest {
                       bytes_.begin() + offset);
   }
   bool may_be_told_early(size_t index) const {
-    return batch_[index].completes == Completes::kTransmitted;
+    return batch_[index].completes == Completes::kInjected;
   }
   void expect_no_lies() const {
     for (const auto& [context, results] : ends_[0].ended)
@@ -93,7 +93,7 @@ class BatchTest : public ContractTest {
   /// As reads are answered.
   void let_some_be_told_early() {
     for (size_t i = 0; i < count_; ++i)
-      if (i % 3 != 1) batch_[i].completes = Completes::kTransmitted;
+      if (i % 3 != 1) batch_[i].completes = Completes::kInjected;
   }
 
   size_t count_ = 0;
@@ -107,17 +107,17 @@ TEST_P(BatchTest, EachLandsAndIsToldOnce) {
   for (int turn = 0; turn < 20; ++turn) expect_that_each_lands_and_is_told_once();
 }
 
-TEST_P(BatchTest, SoDoThoseThatAreToldOnceTransmitted) {
+TEST_P(BatchTest, SoDoThoseThatAreToldOnceInjected) {
   let_some_be_told_early();
   for (int turn = 0; turn < 10; ++turn) expect_that_each_lands_and_is_told_once();
-  for (Write& each : batch_) each.completes = Completes::kTransmitted;
+  for (Write& each : batch_) each.completes = Completes::kInjected;
   for (int turn = 0; turn < 10; ++turn) expect_that_each_lands_and_is_told_once();
 }
 
 /// While the target does not look, as a process that is stopped, a network may keep what has come.
 TEST_P(BatchTest, NoneIsDoneBeforeItHasLanded) { expect_that_none_is_done_before_it_has_landed(); }
 
-TEST_P(BatchTest, NorBesideSuchThatAreToldOnceTransmitted) {
+TEST_P(BatchTest, NorBesideSuchThatAreToldOnceInjected) {
   let_some_be_told_early();
   expect_that_none_is_done_before_it_has_landed();
 }

@@ -17,7 +17,7 @@ const Quirks& tcp_quirks() {
                                  .copies_by_cpu = true,
                                  .opens_slowly = true,
                                  .lands_in_order = true,
-                                 .tells_when_transmitted = true,
+                                 .tells_when_injected = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
                                  .refuses_second_connection = true,

@@ -42,8 +42,8 @@ int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
 /// completes as the strictest of them asks.
 size_t OfiDomain::post_writes(std::span<const Write> writes) {
   const uint32_t peer = writes.front().peer;
-  Completes completes = Completes::kTransmitted;  // of the last one, whose end tells of all
-  Posting* taken = nullptr;                       // the last one that libfabric has taken
+  Completes completes = Completes::kInjected;  // of the last one, whose end tells of all
+  Posting* taken = nullptr;                    // the last one that libfabric has taken
   for (size_t i = 0; i < writes.size(); ++i) {
     const bool is_last = i + 1 == writes.size();
     if (writes[i].completes == Completes::kDelivered) completes = Completes::kDelivered;
@@ -73,8 +73,8 @@ size_t OfiDomain::post_writes(std::span<const Write> writes) {
 }
 
 uint64_t OfiDomain::flag_of(Completes completes) const {
-  const bool is_told_early = completes == Completes::kTransmitted && quirks_.tells_when_transmitted;
-  return is_told_early ? FI_TRANSMIT_COMPLETE : FI_DELIVERY_COMPLETE;
+  const bool is_told_early = completes == Completes::kInjected && quirks_.tells_when_injected;
+  return is_told_early ? FI_INJECT_COMPLETE : FI_DELIVERY_COMPLETE;
 }
 
 int64_t OfiDomain::write(const Write& write, Posting& posting) {

@@ -29,7 +29,7 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place,
   nic->out = simulation_.flows().add_resource(speed_gbps);
   nic->in = simulation_.flows().add_resource(speed_gbps);
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
-  nic->traits.tells_when_transmitted = options_.closing_fences;
+  nic->traits.tells_when_injected = options_.closing_fences;
   nic->traits.postings_max = options_.postings_max;
   nic->traits.segments_max = options_.segments_max;
   nic->traits.batched_writes_max = options_.batched_writes_max;
@@ -159,9 +159,8 @@ void Network::depart(const std::shared_ptr<Flight>& flight) {
   Nic& from = *find(flight->from);
   from.flights.push_back(flight);
   const auto arrives = [this, flight] {
-    if (flight->completes == Completes::kTransmitted && options_.closing_fences &&
-        random_.chance(0.5))
-      transmitted(*flight);
+    if (flight->completes == Completes::kInjected && options_.closing_fences && random_.chance(0.5))
+      injected(*flight);
     simulation_.after_us(some_latency_us(), [this, flight] { arrive(flight); });
   };
   if (const Nic* to = find_place(flight->to))
@@ -280,7 +279,7 @@ void Network::finish(const std::shared_ptr<Flight>& flight, bool ok) {
 }
 
 /// The sender hears of its end before it arrives, and hears no more of it.
-void Network::transmitted(Flight& flight) {
+void Network::injected(Flight& flight) {
   if (flight.has_ended) return;
   keep_bytes(flight);
   flight.is_told = true;

@@ -101,7 +101,7 @@ class Network {
   void land_message(const std::shared_ptr<Flight>& flight);
   void match_messages(Nic& nic);
   void announce(const std::shared_ptr<Flight>& flight);
-  void transmitted(Flight& flight);
+  void injected(Flight& flight);
   void finish(const std::shared_ptr<Flight>& flight, bool ok);
   void end(Flight& flight, bool ok);
   void fail(const std::shared_ptr<Flight>& flight);

@@ -83,7 +83,7 @@ struct Network::Flight {
   std::vector<std::byte> snapshot;  // the bytes in the network once the source is not read
   uint64_t context = 0;
   Completes completes = Completes::kDelivered;
-  bool is_told = false;  // it was transmitted, and its end is told
+  bool is_told = false;  // it was injected, and its end is told
   // Only for writes:
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;

@@ -1,4 +1,4 @@
-// Writes that complete once they are transmitted (Completes), while nothing has
+// Writes that complete once they are injected (Completes), while nothing has
 // arrived yet.
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 namespace braid::fabric::test {
 namespace {
 
-class TransmittedTest : public testing::Test {
+class InjectedTest : public testing::Test {
  protected:
   static constexpr size_t kBytes = 4096;
   static constexpr double kLandingUs = 5'000;
@@ -22,7 +22,7 @@ class TransmittedTest : public testing::Test {
   /// Of which the writer hears before it has landed whole.
   static bool write_early(Granting& given, uint32_t immediate) {
     WriteOptions how{immediate, given.net.now_ns() + 60'000'000'000};
-    how.completes = Completes::kTransmitted;
+    how.completes = Completes::kInjected;
     const uint64_t ticket =
         given.writer.engine->write(given.from, given.target, {0, 0, kBytes}, how).value();
     const auto state = [&] { return given.writer.engine->state(ticket).value(); };
@@ -36,7 +36,7 @@ class TransmittedTest : public testing::Test {
 };
 
 /// Its word that nothing is under way says nothing of bytes that it does not wait for.
-TEST_F(TransmittedTest, MemoryIsNotFencedByTheWordOfWhoWroteThere) {
+TEST_F(InjectedTest, MemoryIsNotFencedByTheWordOfWhoWroteThere) {
   int early = 0;  // of which the writer heard before it had landed
   for (int turn = 0; turn < 20; ++turn) {
     SmallNet::Node &owner = net_.add(next_engine_++), &writer = net_.add(next_engine_++);
@@ -55,7 +55,7 @@ TEST_F(TransmittedTest, MemoryIsNotFencedByTheWordOfWhoWroteThere) {
   EXPECT_GT(early, 3);
 }
 
-TEST_F(TransmittedTest, WhoHasCountedWhatItAskedForNeedsNoSuchWord) {
+TEST_F(InjectedTest, WhoHasCountedWhatItAskedForNeedsNoSuchWord) {
   SmallNet::Node &owner = net_.add(1), &writer = net_.add(2);
   Granting given(net_, owner, writer, kBytes);
   const uint32_t immediate = owner.engine->counters().acquire().value();
