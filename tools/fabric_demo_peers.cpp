@@ -267,7 +267,7 @@ class Writer final : Process {
     const auto bytes = demo_bytes(base_, order.number + is_wrong);
     const uint64_t offset = static_cast<uint64_t>(bytes.data() - base_.data());
     const auto ticket = engine_->write(region_, target.value(), {offset, 0, bytes.size()},
-                                       {order.immediate, now_ns() + kWriteNs});
+                                       order.immediate, now_ns() + kWriteNs);
     if (ticket.ok()) jobs_.push_back({ticket.value(), order.number, message.peer});
   }
 

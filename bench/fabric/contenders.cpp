@@ -58,12 +58,12 @@ Result<uint64_t> EngineContender::post(const Load& load, uint64_t first) {
   const auto offset = [&](uint64_t i) { return load.place(first + i) * load.size_bytes; };
   switch (load.pattern) {
     case Pattern::kSingle:
-      return engine_->write(region_, members_[0].target, {offset(0), offset(0), load.size_bytes},
-                            {1, deadline_ns});
+      return engine_->write(region_, members_[0].target, {offset(0), offset(0), load.size_bytes}, 1,
+                            deadline_ns);
     case Pattern::kPaged: {
       const fabric::Pages pages{load.pages(first), load.size_bytes, 0};
-      return engine_->write_pages(region_, members_[0].target, load.size_bytes, pages, pages,
-                                  {1, deadline_ns});
+      return engine_->write_pages(region_, members_[0].target, load.size_bytes, pages, pages, 1,
+                                  deadline_ns);
     }
     case Pattern::kScatter: {
       std::array<fabric::Part, kMembers> parts;

@@ -233,8 +233,7 @@ void GpuPair::write(Kind kind, uint64_t size_bytes, bool is_paged, uint64_t time
 uint64_t GpuPair::post(Kind kind, uint64_t offset_bytes, uint64_t size_bytes) {
   const auto which = static_cast<size_t>(kind);
   return value_of(engine_->write(regions_[which], targets_[which],
-                                 {offset_bytes, offset_bytes, size_bytes},
-                                 {1, now_ns() + kLimitNs}));
+                                 {offset_bytes, offset_bytes, size_bytes}, 1, now_ns() + kLimitNs));
 }
 
 uint64_t GpuPair::post_pages(Kind kind, uint64_t first, uint64_t count, uint64_t page_bytes) {
@@ -243,7 +242,7 @@ uint64_t GpuPair::post_pages(Kind kind, uint64_t first, uint64_t count, uint64_t
   pages.indices.resize(count);
   std::iota(pages.indices.begin(), pages.indices.end(), static_cast<uint32_t>(first));
   return value_of(engine_->write_pages(regions_[which], targets_[which], page_bytes, pages, pages,
-                                       {1, now_ns() + kLimitNs}));
+                                       1, now_ns() + kLimitNs));
 }
 
 bool GpuPair::has_ended(uint64_t ticket) {

@@ -154,8 +154,7 @@ class Writer {
       while (goes_on && tickets.size() < kDepth) {
         const uint64_t offset = posted++ * write_bytes_ % kMemoryBytes;
         tickets.push_back(
-            engine_
-                .write(region_, target_, {offset, offset, write_bytes_}, {1, now_ns() + kLimitNs})
+            engine_.write(region_, target_, {offset, offset, write_bytes_}, 1, now_ns() + kLimitNs)
                 .value());
       }
       engine_.step(now_ns());

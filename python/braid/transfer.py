@@ -158,7 +158,7 @@ def cause_name(cause):
     return _library.braid_transfer_cause_name(take.choice("cause", cause)).decode()
 
 
-_forks = 0  # that have made this process
+_forks = 0  # between the first import of this module and this process
 
 
 def _forked():
@@ -180,11 +180,13 @@ class _Handle:
         self._changed = threading.Condition(self._lock)
         self._calls = {}  # how many, by thread. Each thread changes its own number alone
         self._is_closing = False
-        self._forks = _forks
+        self._forks, self._process = _forks, os.getpid()
 
     def call(self, name, *arguments):
         if _forks != self._forks:  # whoever held the lock is in the parent; the library says what is wrong
             return _call(name, self.engine, *arguments)
+        if self._is_closing:  # whoever tries again and again does not hold `close` up
+            raise Error("this engine is closed. Open another one")
         me, calls = threading.get_ident(), self._calls
         calls[me] = calls.get(me, 0) + 1  # before the look at `_is_closing`, which is set before a look at `_calls`
         try:
@@ -205,7 +207,7 @@ class _Handle:
         """What is kept is let go after the engine, which uses it until then. If this is interrupted while other
         threads' calls are under way, it can be called again. A signal's handler may have interrupted a call of its own
         thread, which goes on after the handler, and then finds no engine."""
-        if _forks == self._forks:
+        if os.getpid() == self._process:  # also after a fork that Python does not know of
             with self._changed:
                 self._is_closing = True
                 self._changed.wait_for(lambda: not self._is_used_by_others())

@@ -6,8 +6,7 @@
 // - A write's immediate arrives at the target after all its bytes, of all segments, exactly once,
 //   and only if the write did not fail there.
 // - A write that has completed well is visible in the target's memory. A message that has completed
-//   well lies in the target's buffer. Neither holds for postings that complete once they are
-//   injected (Completes).
+//   well lies in the target's buffer.
 // - A posting that has completed, well or not, no longer reads its source. A posting that never
 //   completes may go on reading it: only the caller's deadlines end that wait.
 // - A failed posting may have landed in part or whole, and part of it may still land: see
@@ -74,9 +73,6 @@ struct Traits {
   /// slices that a slow rail has taken delay the end of their write.
   uint64_t postings_max = 256;
   uint64_t posted_bytes_max = 4 << 20;
-  /// Postings with Completes::kInjected complete before they have arrived. Otherwise they are as
-  /// the others. Such a wire has closing_fences: what is still under way cannot be waited for.
-  bool tells_when_injected = false;
   /// Segments of one write. If it is 1, a write is one slice. If it is more, the wire also carries
   /// the number of slices of the write.
   size_t segments_max = 1;
@@ -91,15 +87,6 @@ struct Segment {
   uint64_t target_address = 0;
 };
 
-/// When a posting completes well. `kInjected` is for what is answered in another way, as a
-/// question is: the wire may then do without an answer of its own (Traits::tells_when_injected),
-/// and nothing tells of a posting that is lost.
-enum class Completes : uint8_t {
-  kDelivered,  ///< it has arrived
-  kInjected,   ///< its source is read no more; it has arrived, or will, or is lost. As libfabric's
-               ///< FI_INJECT_COMPLETE; FI_TRANSMIT_COMPLETE would say that it cannot get lost
-};
-
 struct Write {
   uint32_t peer = 0;
   uint32_t region = 0;  ///< of the source
@@ -110,16 +97,6 @@ struct Write {
   std::optional<uint32_t> immediate;
   uint32_t slices = 1;   ///< how often the immediate counts when it arrives
   uint64_t context = 0;  ///< comes back with the completion; not one of kOwnContexts
-  Completes completes = Completes::kDelivered;
-};
-
-/// A message.
-struct Send {
-  uint32_t peer = 0;
-  uint32_t region = 0;  ///< of the message
-  Bytes message;
-  uint64_t context = 0;  ///< as that of a write
-  Completes completes = Completes::kDelivered;
 };
 
 /// A domain that wraps another one uses contexts with both of these bits for its own postings.
@@ -231,7 +208,7 @@ class Domain {
     while (posted < writes.size() && post_write(writes[posted])) ++posted;
     return posted;
   }
-  virtual bool post_send(const Send& send) = 0;
+  virtual bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) = 0;
   virtual bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) = 0;
 
   /// Makes progress, and fills the front of `completions`. Returns how many.

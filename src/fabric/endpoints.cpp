@@ -54,7 +54,7 @@ class JoinedDomain final : public Domain {
   }
   bool post_write(const Write& write) override;
   size_t post_writes(std::span<const Write> writes) override;
-  bool post_send(const Send& send) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
 
   size_t poll(std::span<Completion> completions) override;
@@ -383,12 +383,9 @@ bool JoinedDomain::post_message(uint64_t context, const Post& post) {
   return is_posted;
 }
 
-bool JoinedDomain::post_send(const Send& send) {
-  return post_message(send.context, [&](uint64_t own) {
-    Send renamed = send;
-    renamed.context = own;
-    return first().post_send(renamed);
-  });
+bool JoinedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
+  return post_message(context,
+                      [&](uint64_t own) { return first().post_send(peer, region, message, own); });
 }
 
 bool JoinedDomain::post_receive(uint32_t region, MutableBytes buffer, uint64_t context) {

@@ -95,55 +95,60 @@ Status Engine::remove_region(uint64_t id) {
 /// `make_plan(source_bytes, target_bytes)`.
 template <typename MakePlan>
 Result<uint64_t> Engine::write_by(const MakePlan& make_plan, uint64_t region, uint64_t target,
-                                  const WriteOptions& how) {
+                                  std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                                  RailRange rails) {
   const Region* from = regions_.find(region);
   if (from == nullptr) return no_such("region", region);
   PeerTarget* to = targets_.find(target);
   if (Status wrong = check_target(to); !wrong.ok()) return wrong;
-  if (Status wrong = check_rails(how.rails); !wrong.ok()) return wrong;
+  if (Status wrong = check_rails(rails); !wrong.ok()) return wrong;
   return start(region, *to, target, make_plan(from->source.memory.size(), to->target.size_bytes),
-               how);
+               immediate, deadline_ns, rails);
 }
 
 Result<uint64_t> Engine::write(uint64_t region, uint64_t target, const Slice& slice,
-                               const WriteOptions& how) {
+                               std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                               RailRange rails) {
   const auto plan = [&](uint64_t source_bytes, uint64_t target_bytes) {
     return Plan::single(slice, source_bytes, target_bytes, options_.slicing);
   };
-  return write_by(plan, region, target, how);
+  return write_by(plan, region, target, immediate, deadline_ns, rails);
 }
 
 Result<uint64_t> Engine::write_pages(uint64_t region, uint64_t target, uint64_t page_bytes,
-                                     Pages source, Pages destination, const WriteOptions& how) {
+                                     Pages source, Pages destination,
+                                     std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                                     RailRange rails) {
   const auto plan = [&](uint64_t source_bytes, uint64_t target_bytes) {
     return Plan::paged(page_bytes, std::move(source), std::move(destination), source_bytes,
                        target_bytes, options_.slicing);
   };
-  return write_by(plan, region, target, how);
+  return write_by(plan, region, target, immediate, deadline_ns, rails);
 }
 
 Result<uint64_t> Engine::write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
-                                      const WriteOptions& how) {
+                                      std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                                      RailRange rails) {
   const auto plan = [&](uint64_t source_bytes, uint64_t target_bytes) {
     return Plan::list(std::move(slices), source_bytes, target_bytes, options_.slicing);
   };
-  return write_by(plan, region, target, how);
+  return write_by(plan, region, target, immediate, deadline_ns, rails);
 }
 
 Result<uint64_t> Engine::start(uint64_t region, PeerTarget& target, uint64_t target_id,
-                               Result<Plan> plan, const WriteOptions& how) {
+                               Result<Plan> plan, std::optional<uint32_t> immediate,
+                               uint64_t deadline_ns, RailRange rails) {
   if (!plan.ok()) return plan.status();
   Transfer transfer;
   transfer.plan = std::move(plan).value();
   transfer.source = &regions_.find(region)->source;
   transfer.target = &target.target;
-  transfer.immediate = how.immediate;
-  transfer.rails = how.rails;
-  transfer.completes = how.completes;
+  transfer.immediate = immediate;
+  transfer.rails = rails;
   transfer.holds = {region, target_id, target.peer};
   ++regions_.find(region)->transfers;
   const uint64_t ticket = worker_.start(std::move(transfer));
-  add_deadline(how.deadline_ns, Due::kTransfer, ticket);
+  add_deadline(deadline_ns, Due::kTransfer, ticket);
   return ticket;
 }
 

@@ -107,10 +107,8 @@ class Engine final : private Worker::Listener {
                      uint64_t size_bytes) const;
   /// Grants it to this peer alone, with a key of its own.
   Result<Granted> grant(uint64_t region, uint64_t peer, uint64_t offset_bytes, uint64_t size_bytes);
-  /// Asks the peer to stop; by the deadline the fence is kFenced or kQuarantined. `has_landed`: all
-  /// that the peer was asked to write there has landed. A peer that writes without waiting for the
-  /// ends of its writes (Completes) cannot say that.
-  Status revoke(uint64_t grant, uint64_t deadline_ns, bool has_landed = false);
+  /// Asks the peer to stop; by the deadline the fence is kFenced or kQuarantined.
+  Status revoke(uint64_t grant, uint64_t deadline_ns);
   Result<Fence> fence(uint64_t grant) const;
   /// Forgets a fenced grant. A quarantined grant stays.
   Status forget_grant(uint64_t grant);
@@ -124,14 +122,20 @@ class Engine final : private Worker::Listener {
   bool has_target(uint64_t target) const { return targets_.find(target) != nullptr; }
   /// Its owner is lost.
   bool is_orphan(uint64_t target) const;
+  /// Over these rails alone, in all three: the healthiest of them carry it. If none is up, it is
+  /// not sent over others, but tried there. How many immediates it makes does not depend on the
+  /// rails.
   Result<uint64_t> write(uint64_t region, uint64_t target, const Slice& slice,
-                         const WriteOptions& how);
+                         std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                         RailRange rails = {});
   Result<uint64_t> write_pages(uint64_t region, uint64_t target, uint64_t page_bytes, Pages source,
-                               Pages destination, const WriteOptions& how);
+                               Pages destination, std::optional<uint32_t> immediate,
+                               uint64_t deadline_ns, RailRange rails = {});
   /// Each slice makes an immediate of its own, and is no larger than Slicing::slice_bytes. Small
   /// slices are posted together, and adjacent ones as one.
   Result<uint64_t> write_slices(uint64_t region, uint64_t target, std::vector<Slice> slices,
-                                const WriteOptions& how);
+                                std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                                RailRange rails = {});
   /// One immediate and no bytes.
   Result<uint64_t> notify(uint64_t peer, uint32_t immediate, uint64_t deadline_ns);
 
@@ -157,10 +161,8 @@ class Engine final : private Worker::Listener {
   // Messages.
 
   /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
-  /// buffer for it now. Messages of one peer come in any order. One that completes once it is
-  /// injected may be lost, and its buffer at the peer with it: whoever sends it has to
-  /// disconnect where the answer does not come.
-  Status send(uint64_t peer, Bytes payload, Completes completes = Completes::kDelivered);
+  /// buffer for it now. Messages of one peer come in any order.
+  Status send(uint64_t peer, Bytes payload);
   /// The next message that has come.
   std::optional<Received> receive();
 
@@ -286,8 +288,7 @@ class Engine final : private Worker::Listener {
     std::vector<uint32_t> doors;          // by rail, once they close: drained, they fence the grant
     bool removal_fences = true;           // on every rail
     bool is_closed = false;               // the regions were removed
-    bool has_landed = false;              // what the peer was asked to write there
-    bool is_fenced = false;               // the peer has confirmed, and nothing is under way
+    bool is_fenced = false;               // the peer has confirmed, and nothing has failed
   };
   struct PeerTarget {
     uint64_t peer = 0;
@@ -343,8 +344,7 @@ class Engine final : private Worker::Listener {
   // messages.cpp
   void tell(uint64_t peer, decltype(Message::body) body);
   void beat(uint64_t peer);
-  void tell(uint64_t peer, size_t rail, decltype(Message::body) body,
-            Completes completes = Completes::kDelivered);
+  void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
   static bool may_hear(const Peer& peer);
   void tell_goodbye(uint64_t id);
   void goodbye_ended(uint64_t id, bool is_heard);
@@ -402,9 +402,10 @@ class Engine final : private Worker::Listener {
   Transfer notification(uint64_t peer, uint32_t immediate);
   template <typename MakePlan>
   Result<uint64_t> write_by(const MakePlan& make_plan, uint64_t region, uint64_t target,
-                            const WriteOptions& how);
+                            std::optional<uint32_t> immediate, uint64_t deadline_ns,
+                            RailRange rails);
   Result<uint64_t> start(uint64_t region, PeerTarget& target, uint64_t target_id, Result<Plan> plan,
-                         const WriteOptions& how);
+                         std::optional<uint32_t> immediate, uint64_t deadline_ns, RailRange rails);
   Status check_rails(RailRange rails) const;
   void add_deadline(uint64_t at_ns, Due what, uint64_t id);
   bool post_messages();

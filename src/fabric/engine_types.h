@@ -4,14 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "fabric/domain.h"
 #include "fabric/policy/heartbeat.h"
 #include "fabric/policy/rail_health.h"
-#include "fabric/policy/rail_range.h"
 #include "fabric/policy/slicing.h"
 #include "fabric/processes.h"
 #include "fabric/seal.h"
@@ -43,16 +40,6 @@ struct EngineOptions {
   Secret secret;  ///< all engines that talk to each other have the same, or none
   std::shared_ptr<Processes> processes;  ///< null: the ends of peers' processes are not noticed
   std::function<uint64_t()> random = random_number;  ///< unpredictable
-};
-
-/// Of one write.
-struct WriteOptions {
-  std::optional<uint32_t> immediate = std::nullopt;
-  uint64_t deadline_ns = 0;
-  /// It goes over these alone: the healthiest of them carry it. If none is up, it is not sent over
-  /// others, but tried there. How many immediates it makes does not depend on the rails.
-  RailRange rails = {};
-  Completes completes = Completes::kDelivered;
 };
 
 enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };

@@ -60,12 +60,11 @@ Result<uint32_t> Engine::add_granted(size_t rail, const Peer& peer, MutableBytes
                             : domain.add_door_region(peer.doors[rail], memory);
 }
 
-Status Engine::revoke(uint64_t id, uint64_t deadline_ns, bool has_landed) {
+Status Engine::revoke(uint64_t id, uint64_t deadline_ns) {
   const auto found = grants_.find(id);
   if (found == grants_.end()) return Status::error("there is no such grant (any more)");
   Grant& grant = found->second;
   if (grant.fence == Fence::kFenced) return {};
-  grant.has_landed = grant.has_landed || has_landed;
   if (deadline_ns < grant.deadline_ns) {  // the earliest deadline of all callers
     grant.deadline_ns = deadline_ns;
     add_deadline(deadline_ns, Due::kGrant, id);
@@ -247,7 +246,7 @@ void Engine::handle_from(uint64_t peer, const Revoked& revoked) {
   if (grant.fence == Fence::kLive) return;  // it was not revoked
   granted.erase(found);
   if (grant.fence == Fence::kRevoking || grant.fence == Fence::kQuarantined)
-    close_grant(id, grant, revoked.is_clean || grant.has_landed);
+    close_grant(id, grant, revoked.is_clean);
 }
 
 }  // namespace braid::fabric

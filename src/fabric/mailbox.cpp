@@ -98,8 +98,7 @@ bool Mailbox::post(const Letter& letter) {
   const MutableBytes whole = buffer(index);
   std::memcpy(whole.data(), letter.bytes.data(), letter.bytes.size());
   const MutableBytes bytes = whole.first(letter.bytes.size());
-  if (!domain_.post_send(
-          {letter.peer, region_of(index), bytes, Worker::kForeign | index, letter.completes}))
+  if (!domain_.post_send(letter.peer, region_of(index), bytes, Worker::kForeign | index))
     return false;
   sending_[index] = {letter.peer, letter.tag, letter.tried_rails, letter.is_goodbye,
                      letter.bytes.size()};

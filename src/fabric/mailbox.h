@@ -16,14 +16,13 @@ namespace braid::fabric {
 
 class Mailbox {
  public:
-  /// A message that has not completed.
+  /// A message that has not been delivered.
   struct Letter {
     uint32_t peer = 0;
     std::vector<std::byte> bytes;
     uint64_t tag = 0;
     uint32_t tried_rails = 0;  ///< a bit for each rail where it has failed
     bool is_goodbye = false;
-    Completes completes = Completes::kDelivered;
   };
   struct Ended {
     bool ok;

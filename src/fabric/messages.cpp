@@ -29,7 +29,7 @@ void Engine::beat(uint64_t id) {
   if (retired_change_ > 0 && peer.version >= 2) tell(id, rail, retired_rails());
 }
 
-void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body, Completes completes) {
+void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   Peer& peer = *peers_.find(id);
   const bool is_hello = std::holds_alternative<Hello>(body);
   const bool is_goodbye = std::holds_alternative<Goodbye>(body);
@@ -37,11 +37,10 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body, Comple
   message.version = peer.version;
   message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
-  // A message that may never arrive, or is behind undelivered ones, does not count as a beat.
-  if (completes == Completes::kDelivered && mailboxes_[rail]->count_for(peer.messages[rail]) == 0)
-    peer.pulse.told_ns = awake_.now_ns();
+  // A message behind undelivered ones may never arrive, so it does not count as a beat.
+  if (mailboxes_[rail]->count_for(peer.messages[rail]) == 0) peer.pulse.told_ns = awake_.now_ns();
   mailboxes_[rail]->queue(
-      {peer.messages[rail], encode(message, options_.secret), id, 0, is_goodbye, completes});
+      {peer.messages[rail], encode(message, options_.secret), id, 0, is_goodbye});
   if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
 }
 
@@ -85,7 +84,7 @@ void Engine::drop_messages(const Peer& peer) {
   for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer.messages[i]);
 }
 
-Status Engine::send(uint64_t id, Bytes payload, Completes completes) {
+Status Engine::send(uint64_t id, Bytes payload) {
   Peer* peer = find_live(id);
   if (peer == nullptr || peer->state != PeerState::kConnected)
     return Status::error("the peer is not connected");
@@ -95,7 +94,7 @@ Status Engine::send(uint64_t id, Bytes payload, Completes completes) {
   if (peer->credits == 0)
     return Status::error("the peer has no buffer for another message now", "Try again later");
   --peer->credits;
-  tell(id, message_rail(*peer), Data{{payload.begin(), payload.end()}}, completes);
+  tell(id, Data{{payload.begin(), payload.end()}});
   return {};
 }
 

@@ -113,9 +113,9 @@ class ThreadedDomain final : public Domain {
   }
 
   bool post_write(const Write& write) override;
-  bool post_send(const Send& send) override {
-    return enqueue({send.peer, {Event::kPosted, false, 0, 0, send.context}, [=](Domain& wire) {
-                      return wire.post_send(send);
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override {
+    return enqueue({peer, {Event::kPosted, false, 0, 0, context}, [=](Domain& wire) {
+                      return wire.post_send(peer, region, message, context);
                     }});
   }
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override {

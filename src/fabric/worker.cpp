@@ -259,7 +259,6 @@ Write Worker::write_of(size_t rail, const Transfer& transfer, const Gathered& ga
   write.further = std::span(gathered.segments).subspan(1);
   write.immediate = transfer.immediate;
   write.slices = gathered.slices;
-  write.completes = transfer.completes;
   write.context = postings_.add(
       {gathered.transfer, static_cast<uint32_t>(rail), gathered.slices, gathered.size_bytes});
   return write;
@@ -319,10 +318,6 @@ void Worker::posting_ended(const Completion& completion) {
   Route& route = (*transfer.target->routes)[posting.rail];
   --route.under_way;
   route.under_way_bytes -= posting.size_bytes;
-  // It may land yet, and no later event of this wire tells.
-  const bool is_early = transfer.completes == Completes::kInjected &&
-                        rails_[posting.rail].domain->traits().tells_when_injected;
-  if (is_early) transfer.target->is_clean = false;
   if (completion.ok) {
     route.writes += posting.slices;
     route.bytes += posting.size_bytes;

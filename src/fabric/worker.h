@@ -22,7 +22,7 @@ namespace braid::fabric {
 
 enum class TicketState : uint8_t {
   kPending,
-  kDone,         ///< visible at the target (Completes), and the source is free again
+  kDone,         ///< visible at the target, and the source is free again
   kFailed,       ///< nothing of it reads the source any more; some of it may have landed
   kQuarantined,  ///< failed by its deadline, but the network still holds its source; later kFailed
 };
@@ -55,7 +55,7 @@ struct Target {
   bool gathers = true;     ///< the peer counts all slices of a write of several
   uint64_t live = 0;       ///< transfers that have not ended
   uint64_t under_way = 0;  ///< postings that have not completed
-  bool is_clean = true;    ///< all that have completed have arrived
+  bool is_clean = true;    ///< none has failed
 };
 
 struct Transfer {
@@ -72,8 +72,7 @@ struct Transfer {
   const Source* source = nullptr;
   Target* target = nullptr;
   std::optional<uint32_t> immediate;
-  RailRange rails;  ///< it goes over these alone, also if they are down
-  Completes completes = Completes::kDelivered;
+  RailRange rails;        ///< it goes over these alone, also if they are down
   bool is_probe = false;  ///< of the first of its rails
   Holds holds;
 

@@ -212,7 +212,7 @@ void Rail::say_hello(uint64_t id, Link& link) {
 void Rail::send(uint64_t id, const RailMessage& message) {
   Link* link = links_.find(id);
   if (link == nullptr || link->is_closed) return;
-  link->outbox.push_back({encode(message)});
+  link->outbox.push_back(encode(message));
   if (link->outbox.size() > kOutboxMax) return lose(id, fabric::PeerFailure::kTooMuch);
   mark(id, *link);
 }
@@ -234,16 +234,13 @@ void Rail::flush(uint64_t id) {
     const auto first = link->refusals.begin() + static_cast<ptrdiff_t>(i);
     const auto last =
         first + static_cast<ptrdiff_t>(std::min(kReadsInMessage, link->refusals.size() - i));
-    link->outbox.push_back({encode(Refused{{first, last}})});
+    link->outbox.push_back(encode(Refused{{first, last}}));
   }
   link->refusals.clear();
   // The peer asks for more and more without taking the answers.
   if (link->outbox.size() > kOutboxMax) return lose(id, fabric::PeerFailure::kTooMuch);
-  while (!link->outbox.empty()) {
-    const Outgoing& next = link->outbox.front();
-    if (!engine_->send(link->peer, next.message, next.completes).ok()) break;
+  while (!link->outbox.empty() && engine_->send(link->peer, link->outbox.front()).ok())
     link->outbox.pop_front();
-  }
   if (!link->outbox.empty()) mark(id, *link);
 }
 

@@ -32,9 +32,13 @@
 #include "fabric/engine.h"
 #include "fabric/slot_map.h"
 #include "transfer/backend.h"
-#include "transfer/owned.h"
+#include "transfer/buffers.h"
+#include "transfer/exports.h"
+#include "transfer/file_jobs.h"
+#include "transfer/gpu_jobs.h"
 #include "transfer/rail_events.h"
 #include "transfer/rail_messages.h"
+#include "transfer/sharing/sharing.h"
 #include "transfer/stage.h"
 
 namespace braid::transfer {
@@ -43,8 +47,21 @@ namespace braid::transfer {
 /// swallowed either, also one that a link outlives.
 inline constexpr uint64_t kAskAgainNs = 500'000'000;
 
-/// The limit of a write. The scheduler gives it up long before.
-inline constexpr uint64_t kLongestNs = 30'000'000'000;
+/// What peers may access in this process. It outlives the rails.
+struct Owned {
+  std::unique_ptr<GpuJobs> gpu;  ///< null: this process moves no GPU memory. It goes last: it waits
+                                 ///< for lanes, which the buffers hold too
+  Buffers buffers;
+  Exports exports;
+  std::unique_ptr<FileJobs> jobs;
+  std::unique_ptr<Sharing> sharing = nullptr;  ///< null: peers map nothing
+
+  /// False: this process may open no more descriptors. Nobody would hear what has ended.
+  bool can_tell() const {
+    return exports.descriptor() >= 0 && jobs->descriptor() >= 0 &&
+           (gpu == nullptr || gpu->descriptor() >= 0);
+  }
+};
 
 class Rail {
  public:
@@ -136,10 +153,6 @@ class Rail {
     uint64_t link = 0;
     uint64_t folder = 0;
   };
-  struct Outgoing {
-    std::vector<std::byte> message;
-    fabric::Completes completes = fabric::Completes::kDelivered;
-  };
   struct Link {
     uint64_t peer = 0;    // fabric's
     uint64_t engine = 0;  // fabric's number of the other rail
@@ -151,8 +164,8 @@ class Rail {
     uint64_t awaits_hello_ns = 0;  // since then
     uint64_t generation = 0;
     uint64_t their_generation = 0;
-    uint16_t version = kVersionOldest;  // that both speak
-    std::deque<Outgoing> outbox;        // messages that had no credit
+    uint16_t version = kVersionOldest;          // that both speak
+    std::deque<std::vector<std::byte>> outbox;  // messages that had no credit
     // For reads and writes of this side.
     std::map<uint64_t, Granted> granted;  // by address
     std::optional<GrantRequest> asked;    // has no answer yet
@@ -306,7 +319,7 @@ class Rail {
   void read_ended(uint64_t request, Cause cause);
   void read_refused(uint64_t request, const Refusal& refusal);
   uint64_t offset_in_buffer(const Piece& piece) const;
-  Result<uint64_t> write(const Gathered& write, const fabric::WriteOptions& how);
+  Result<uint64_t> write(const Gathered& write, std::optional<uint32_t> immediate);
 
   // rail_owner.cpp: the peer reads and writes
   void grant(Link& link, const GrantRequest& request);

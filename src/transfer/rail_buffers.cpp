@@ -17,7 +17,6 @@ Status Rail::add_buffer(const Buffer& buffer) {
   return {};
 }
 
-/// No request uses the buffer, so all reads into it have landed, or their links are closed.
 void Rail::retire_buffer(uint64_t buffer) {
   if (!regions_.contains(buffer)) return;
   retired_.push_back(buffer);
@@ -25,7 +24,7 @@ void Rail::retire_buffer(uint64_t buffer) {
     if (const auto grant = link.grants.find(buffer); grant != link.grants.end())
       (void)engine_->revoke(grant->second.grant, now_ns_ + kRevokeNs);
     if (const auto loan = link.loans.find(buffer); loan != link.loans.end())
-      (void)engine_->revoke(loan->second.grant, now_ns_ + kRevokeNs, true);
+      (void)engine_->revoke(loan->second.grant, now_ns_ + kRevokeNs);
   });
   look_after_buffers();
 }

@@ -10,6 +10,7 @@
 namespace braid::transfer {
 namespace {
 
+constexpr uint64_t kLongestNs = 30'000'000'000;
 constexpr size_t kServingMax = 1 << 14;
 constexpr size_t kPartsMax = 4096;      // of a read: as many slices as fabric cuts a write into
 constexpr size_t kHeldMax = 256;        // parts of memory, of all links together;
@@ -159,7 +160,7 @@ void Rail::part_read(uint64_t number, Cause cause) {
   if (cause == Cause::kNone) {
     const fabric::Slice slice{0, read.request.offset_bytes + part.offset_bytes, part.size_bytes};
     const Result<uint64_t> ticket = engine_->write(part.memory.region, read.target, slice,
-                                                   {read.request.immediate, now_ns_ + kLongestNs});
+                                                   read.request.immediate, now_ns_ + kLongestNs);
     if (ticket.ok()) {
       part.is_landing = true;
       ++read.landing;

@@ -8,6 +8,7 @@
 namespace braid::transfer {
 namespace {
 
+constexpr uint64_t kLongestNs = 30'000'000'000;
 constexpr size_t kWriteParts = 8;  // of a link
 
 }  // namespace
@@ -59,10 +60,9 @@ void Rail::write_parts(uint64_t id, Link& link) {
                         link.stage_free.back(), false};
     const Buffer& source = *buffers_.find(piece.piece.buffer);
     const auto base = static_cast<uint64_t>(piece.piece.local.data() - source.memory.data());
-    const Result<uint64_t> ticket =
-        engine_->write(regions_.at(piece.piece.buffer), link.stage_target,
-                       {base + part.offset_bytes, part.slot, part.size_bytes},
-                       {.deadline_ns = now_ns_ + kLongestNs});
+    const Result<uint64_t> ticket = engine_->write(
+        regions_.at(piece.piece.buffer), link.stage_target,
+        {base + part.offset_bytes, part.slot, part.size_bytes}, std::nullopt, now_ns_ + kLongestNs);
     if (!ticket.ok()) return lose(id, fabric::PeerFailure::kNetwork);
     link.stage_free.pop_back();
     piece.cut_bytes += part.size_bytes;

@@ -7,6 +7,9 @@
 namespace braid::transfer {
 namespace {
 
+/// The limit of a write. The scheduler gives it up long before.
+constexpr uint64_t kLongestNs = 30'000'000'000;
+
 /// The cause as the scheduler sees it: another way may reach the memory.
 Cause seen_here(Cause cause) { return cause == Cause::kOtherWay ? Cause::kPathFailed : cause; }
 
@@ -110,7 +113,7 @@ void Rail::post_writes(uint64_t id, Link& link) {
     } while (next < pieces.size() && pieces[next].buffer == pieces[first].buffer &&
              write.has_room_for(pieces[next].local.size()) &&
              find_granted(link, pieces[next]) == granted);
-    const Result<uint64_t> ticket = this->write(write, {.deadline_ns = now_ns_ + kLongestNs});
+    const Result<uint64_t> ticket = this->write(write, std::nullopt);
     if (!ticket.ok()) {  // the owner has taken it back: it is asked again, and says why
       link.granted.erase(base);
       for (size_t i = first; i < next; ++i) start(id, link, pieces[i]);
@@ -122,10 +125,11 @@ void Rail::post_writes(uint64_t id, Link& link) {
   }
 }
 
-Result<uint64_t> Rail::write(const Gathered& write, const fabric::WriteOptions& how) {
+Result<uint64_t> Rail::write(const Gathered& write, std::optional<uint32_t> immediate) {
+  const uint64_t deadline_ns = now_ns_ + kLongestNs;
   if (write.slices.size() == 1)
-    return engine_->write(write.region, write.target, write.slices.front(), how);
-  return engine_->write_slices(write.region, write.target, write.slices, how);
+    return engine_->write(write.region, write.target, write.slices.front(), immediate, deadline_ns);
+  return engine_->write_slices(write.region, write.target, write.slices, immediate, deadline_ns);
 }
 
 /// Takes a new grant. Buffers of the owner never overlap, so known grants that overlap this one
@@ -234,11 +238,10 @@ void Rail::post_reads(uint64_t id, Link& link) {
     under_way_.find(request)->shares = std::move(read.shares);
     await_reads(request);
     if (message.reads.size() < kReadsInMessage && next < pieces.size()) continue;
-    link.outbox.push_back({encode(message), fabric::Completes::kInjected});
+    link.outbox.push_back(encode(message));
     message.reads.clear();
   }
-  if (!message.reads.empty())
-    link.outbox.push_back({encode(message), fabric::Completes::kInjected});
+  if (!message.reads.empty()) link.outbox.push_back(encode(message));
 }
 
 /// Waits for as many immediates as the writes of all shares make.

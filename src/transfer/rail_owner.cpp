@@ -10,13 +10,6 @@ namespace {
 constexpr size_t kLentMax = 1 << 14;     // buffers that one peer lends over one link
 constexpr size_t kServingMax = 1 << 14;  // its reads under way
 
-/// The reader waits for the bytes, and not for the wire's answer to them. That counts for few
-/// bytes. The ends of larger writes tell at once of memory that the rail cannot access.
-fabric::Completes completes(uint64_t size_bytes) {
-  return size_bytes <= fabric::Domain::kBatchBytesMax ? fabric::Completes::kInjected
-                                                      : fabric::Completes::kDelivered;
-}
-
 }  // namespace
 
 void Rail::grant(Link& link, const GrantRequest& request) {
@@ -104,9 +97,7 @@ Cause Rail::find(const Link& link, const ReadRequest& read, Gathered& found) {
 
 void Rail::serve(uint64_t id, Link& link, const Gathered& reads) {
   if (reads.shares.empty()) return;
-  fabric::WriteOptions how{reads.immediate, now_ns_ + kLongestNs};
-  how.completes = completes(reads.size_bytes);
-  const Result<uint64_t> ticket = write(reads, how);
+  const Result<uint64_t> ticket = write(reads, reads.immediate);
   if (!ticket.ok()) {
     for (const Share& share : reads.shares) refuse(id, link, share.piece, Cause::kLocalMemory);
     return;

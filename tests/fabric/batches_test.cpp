@@ -51,15 +51,20 @@ class BatchTest : public ContractTest {
     return std::equal(now.begin() + offset, now.begin() + offset + kSizeBytes,
                       bytes_.begin() + offset);
   }
-  bool may_be_told_early(size_t index) const {
-    return batch_[index].completes == Completes::kInjected;
-  }
   void expect_no_lies() const {
     for (const auto& [context, results] : ends_[0].ended)
-      for (const bool ok : results)
-        ASSERT_TRUE(!ok || may_be_told_early(context) || has_landed(context)) << context;
+      for (const bool ok : results) ASSERT_TRUE(!ok || has_landed(context)) << context;
   }
-  void expect_that_each_lands_and_is_told_once() {
+
+  size_t count_ = 0;
+  std::vector<std::byte> bytes_;
+  std::unique_ptr<test::Memory> source_, memory_;
+  uint32_t from_ = 0, into_ = 0;
+  std::vector<Write> batch_;
+};
+
+TEST_P(BatchTest, EachLandsAndIsToldOnce) {
+  for (int turn = 0; turn < 20; ++turn) {
     memory_->put(std::vector<std::byte>(bytes_.size()));
     writer().ended.clear();
     target().immediates.clear();
@@ -72,54 +77,26 @@ class BatchTest : public ContractTest {
     }
     EXPECT_EQ(memory_->get(), bytes_);
   }
-  void expect_that_none_is_done_before_it_has_landed() {
-    post(write(0));
-    ASSERT_TRUE(wait([&] { return writer().ended.contains(0); }));
-    writer().ended.clear();
-    memory_->put(std::vector<std::byte>(bytes_.size()));
-    std::span<const Write> left = batch_;
-    for (int look = 0; look < 2'000; ++look) {
-      if (!left.empty()) left = left.subspan(writer().domain->post_writes(left));
-      writer().poll();
-      wire_->pass_time();
-      if (look % 100 == 0) expect_no_lies();
-    }
-    ASSERT_TRUE(wait([&] {
-      if (!left.empty()) left = left.subspan(writer().domain->post_writes(left));
-      return left.empty() && writer().ended.size() == count_;
-    }));
-    expect_no_lies();
-  }
-  /// As reads are answered.
-  void let_some_be_told_early() {
-    for (size_t i = 0; i < count_; ++i)
-      if (i % 3 != 1) batch_[i].completes = Completes::kInjected;
-  }
-
-  size_t count_ = 0;
-  std::vector<std::byte> bytes_;
-  std::unique_ptr<test::Memory> source_, memory_;
-  uint32_t from_ = 0, into_ = 0;
-  std::vector<Write> batch_;
-};
-
-TEST_P(BatchTest, EachLandsAndIsToldOnce) {
-  for (int turn = 0; turn < 20; ++turn) expect_that_each_lands_and_is_told_once();
-}
-
-TEST_P(BatchTest, SoDoThoseThatAreToldOnceInjected) {
-  let_some_be_told_early();
-  for (int turn = 0; turn < 10; ++turn) expect_that_each_lands_and_is_told_once();
-  for (Write& each : batch_) each.completes = Completes::kInjected;
-  for (int turn = 0; turn < 10; ++turn) expect_that_each_lands_and_is_told_once();
 }
 
 /// While the target does not look, as a process that is stopped, a network may keep what has come.
-TEST_P(BatchTest, NoneIsDoneBeforeItHasLanded) { expect_that_none_is_done_before_it_has_landed(); }
-
-TEST_P(BatchTest, NorBesideSuchThatAreToldOnceInjected) {
-  let_some_be_told_early();
-  expect_that_none_is_done_before_it_has_landed();
+TEST_P(BatchTest, NoneIsDoneBeforeItHasLanded) {
+  post(write(0));
+  ASSERT_TRUE(wait([&] { return writer().ended.contains(0); }));
+  writer().ended.clear();
+  memory_->put(std::vector<std::byte>(bytes_.size()));
+  std::span<const Write> left = batch_;
+  for (int look = 0; look < 2'000; ++look) {
+    if (!left.empty()) left = left.subspan(writer().domain->post_writes(left));
+    writer().poll();
+    wire_->pass_time();
+    if (look % 100 == 0) expect_no_lies();
+  }
+  ASSERT_TRUE(wait([&] {
+    if (!left.empty()) left = left.subspan(writer().domain->post_writes(left));
+    return left.empty() && writer().ended.size() == count_;
+  }));
+  expect_no_lies();
 }
 
 TEST_P(BatchTest, NoneIsDoneWhoseRegionWasRemoved) {

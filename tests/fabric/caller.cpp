@@ -26,7 +26,7 @@ namespace {
 
 struct Call {
   explicit Call(Domain& from, Bytes address) : domain(from), peer(from.connect(address).value()) {}
-  bool post() { return domain.post_send({peer, region, message, 1}); }
+  bool post() { return domain.post_send(peer, region, message, 1); }
 
   Domain& domain;
   const uint32_t peer;

@@ -178,7 +178,7 @@ TEST_P(ContractTest, MessagesArriveWholeInBuffersOfBeforeAndAfter) {
     const Bytes message = Bytes(sources).subspan(i * kSize, 1 + i * 20 % kSize);
     ASSERT_TRUE(wait([&] {
       if (i >= 10) post_receives(std::min(kMessages, i + 10));
-      return writer().domain->post_send({peer_, from, message, i});
+      return writer().domain->post_send(peer_, from, message, i);
     }));
   }
   post_receives(kMessages);

@@ -101,7 +101,7 @@ TEST_F(EndpointsTest, SmallWritesAndMessagesTakeTheFirst) {
   const uint32_t peer = connect(2);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(post(peer, kSmall));
   EXPECT_EQ(counts(), (Counts{5, 0, 0}));
-  ASSERT_TRUE(domain_->post_send({peer, region_, memory_, 1}));
+  ASSERT_TRUE(domain_->post_send(peer, region_, memory_, 1));
   ASSERT_TRUE(domain_->post_receive(region_, memory_, 1));
   EXPECT_EQ(at_[0]->sends.size() + at_[0]->receives.size(), 2u);
 }

@@ -242,7 +242,7 @@ TEST_F(EndsTest, AWriteForAProcessThatHadEndedBeforeItWasHeardEnds) {
       writer.engine->open_target(decode_descriptor(order->payload).value()).value();
   const uint64_t from = writer.engine->add_region(source).value();
   const uint64_t ticket =
-      writer.engine->write(from, target, {0, 0, 512}, {{}, net.now_ns() + 1'000'000}).value();
+      writer.engine->write(from, target, {0, 0, 512}, {}, net.now_ns() + 1'000'000).value();
   ASSERT_TRUE(net.run(10'000, [&] { return writer.engine->next_failed() == order->peer; }));
   EXPECT_EQ(writer.engine->peer_failure(order->peer).value(), PeerFailure::kSilent);
   EXPECT_EQ(writer.engine->state(ticket).value(), TicketState::kQuarantined);

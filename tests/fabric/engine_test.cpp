@@ -103,7 +103,7 @@ TEST_P(EngineTest, TheCountSaysThatEveryByteOfAWriteIsThere) {
     const uint64_t from = writer_->add_region(source).value();
     const uint32_t immediate = owner_->counters().acquire().value();
     const uint64_t ticket =
-        writer_->write(from, opened.target, {3, 5, size_bytes}, {immediate, deadline()}).value();
+        writer_->write(from, opened.target, {3, 5, size_bytes}, immediate, deadline()).value();
     const uint64_t expected = immediates_of_write(size_bytes);
     ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == expected; }));
     EXPECT_EQ(std::memcmp(memory.data() + 5, source.data() + 3, size_bytes), 0) << size_bytes;
@@ -124,7 +124,7 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
   const uint32_t immediate = owner_->counters().acquire().value();
   const uint64_t expected = immediates_of_write(source.size());
   const Slice all{0, 0, source.size()};
-  const uint64_t ticket = writer_->write(from, opened.target, all, {immediate, deadline()}).value();
+  const uint64_t ticket = writer_->write(from, opened.target, all, immediate, deadline()).value();
   wait([&] { return is_under_way(); });
   const bool is_all_under_way = under_way_bytes() == source.size();
   ASSERT_TRUE(writer_->cancel(ticket).ok());
@@ -147,7 +147,7 @@ TEST_P(EngineTest, ACancelledWriteEndsOnceNothingOfItIsUnderWay) {
   source = untouched;
   const uint32_t again = owner_->counters().acquire().value();
   const uint64_t small =
-      writer_->write(from, opened.target, {0, 0, 100}, {again, deadline()}).value();
+      writer_->write(from, opened.target, {0, 0, 100}, again, deadline()).value();
   wait([&] { return is_under_way() || writer_->state(small).value() != TicketState::kPending; });
   ASSERT_TRUE(writer_->cancel(small).ok());
   EXPECT_EQ(end_of(small), TicketState::kDone) << "all of it was under way";
@@ -169,7 +169,7 @@ TEST_P(EngineTest, PagesGoWhereTheirIndicesSay) {
   }
   const uint64_t ticket = writer_
                               ->write_pages(from, opened.target, kPage, source_pages, target_pages,
-                                            {immediate, deadline()})
+                                            immediate, deadline())
                               .value();
   const uint64_t expected = immediates_of_pages(kPage, kPages);
   ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == expected; }));
@@ -216,7 +216,7 @@ TEST_P(EngineTest, RevokedMemoryIsFencedAndItsTargetIsGone) {
   EXPECT_FALSE(owner_->remove_region(opened.region).ok()) << "it is granted";
   ASSERT_TRUE(owner_->revoke(opened.grant, deadline()).ok());
   ASSERT_TRUE(wait([&] { return owner_->fence(opened.grant).value() == Fence::kFenced; }));
-  EXPECT_FALSE(writer_->write(from, opened.target, {0, 0, 10}, {{}, deadline()}).ok());
+  EXPECT_FALSE(writer_->write(from, opened.target, {0, 0, 10}, {}, deadline()).ok());
   EXPECT_EQ(writer_->open_target(opened.descriptor).status().message(),
             "the owner has revoked this descriptor");
   EXPECT_TRUE(owner_->forget_grant(opened.grant).ok());
@@ -228,7 +228,7 @@ TEST_P(EngineTest, AWriterThatDoesNotAnswerIsFencedOrItsMemoryQuarantined) {
   const Opened opened = open_memory(memory);
   std::vector<std::byte> source(10);
   const uint64_t from = writer_->add_region(source).value();
-  EXPECT_EQ(end_of(writer_->write(from, opened.target, {0, 0, 10}, {{}, deadline()}).value()),
+  EXPECT_EQ(end_of(writer_->write(from, opened.target, {0, 0, 10}, {}, deadline()).value()),
             TicketState::kDone);
   ASSERT_TRUE(owner_->revoke(opened.grant, deadline(0.01)).ok());
   const auto fence = [&] { return owner_->fence(opened.grant).value(); };
@@ -267,9 +267,9 @@ TEST_P(EngineTest, WritesOutsideWhatWasGrantedAreArgumentErrors) {
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   for (const Slice& slice : {Slice{0, 1, 1000}, Slice{1, 0, 1000}, Slice{~uint64_t{0}, 0, 2}})
-    EXPECT_FALSE(writer_->write(from, opened.target, slice, {{}, deadline()}).ok());
-  EXPECT_FALSE(writer_->write(from, opened.target + 1, {0, 0, 1}, {{}, deadline()}).ok());
-  EXPECT_FALSE(writer_->write(from + 1, opened.target, {0, 0, 1}, {{}, deadline()}).ok());
+    EXPECT_FALSE(writer_->write(from, opened.target, slice, {}, deadline()).ok());
+  EXPECT_FALSE(writer_->write(from, opened.target + 1, {0, 0, 1}, {}, deadline()).ok());
+  EXPECT_FALSE(writer_->write(from + 1, opened.target, {0, 0, 1}, {}, deadline()).ok());
 }
 
 TEST_P(EngineTest, AnotherNumberOfRailsIsAnErrorAtConnect) {
@@ -299,8 +299,7 @@ TEST_P(EngineTest, ManyWritesAtOnceAllArrive) {
   std::vector<uint64_t> tickets;
   for (size_t i = 0; i < kWrites; ++i)
     tickets.push_back(
-        writer_
-            ->write(from, opened.target, {i * kBytes, i * kBytes, kBytes}, {immediate, deadline()})
+        writer_->write(from, opened.target, {i * kBytes, i * kBytes, kBytes}, immediate, deadline())
             .value());
   ASSERT_TRUE(wait([&] { return owner_->counters().count(immediate) == kWrites; }));
   EXPECT_TRUE(std::equal(memory.begin(), memory.end(), source.begin()));
@@ -313,10 +312,10 @@ TEST_P(EngineTest, DisconnectingEndsWhatIsUnderWay) {
   const Opened opened = open_memory(memory);
   const uint64_t from = writer_->add_region(source).value();
   const uint64_t ticket =
-      writer_->write(from, opened.target, {0, 0, source.size()}, {{}, deadline()}).value();
+      writer_->write(from, opened.target, {0, 0, source.size()}, {}, deadline()).value();
   writer_->step(wire_->now_ns());
   ASSERT_TRUE(writer_->disconnect(owners_number_).ok());
-  EXPECT_FALSE(writer_->write(from, opened.target, {0, 0, 1}, {{}, deadline()}).ok());
+  EXPECT_FALSE(writer_->write(from, opened.target, {0, 0, 1}, {}, deadline()).ok());
   const TicketState state = end_of(ticket);
   EXPECT_TRUE(state == TicketState::kFailed || state == TicketState::kDone);
   EXPECT_FALSE(writer_->peer_state(owners_number_).ok());

@@ -46,7 +46,7 @@ class Stranger {
       const MutableBytes place =
           MutableBytes(memory_).subspan(free_.back() * kMessageBytesMax, bytes.size());
       std::copy(bytes.begin(), bytes.end(), place.begin());
-      if (!wire_->post_send({peer_, region_, place, free_.back()})) break;
+      if (!wire_->post_send(peer_, region_, place, free_.back())) break;
       free_.pop_back();
       ++posted_;
     }
@@ -137,7 +137,7 @@ class FloodTest : public testing::TestWithParam<test::WireKind> {
     if (messages < writes_ * kMessagesOfWrite) return;
     const auto bytes = some_bytes(kWriteBytes, static_cast<uint32_t>(++writes_));
     std::copy(bytes.begin(), bytes.end(), source_.begin());  // which stays where it is
-    ticket_ = writer_->write(from_, target_, {0, 0, kWriteBytes}, {{}, deadline()}).value();
+    ticket_ = writer_->write(from_, target_, {0, 0, kWriteBytes}, {}, deadline()).value();
   }
   /// The writer writes meanwhile.
   void flood(Stranger& stranger, uint64_t messages) {

@@ -156,8 +156,8 @@ class StagedStage {
     std::copy(bytes.begin(), bytes.end(), memory_.begin());
     bool is_posted = false, has_ended = false;
     for (int look = 0; look < 200 && !has_ended; ++look) {
-      is_posted = is_posted ||
-                  liar_->post_send({to_owner_, region_, Bytes(memory_).first(bytes.size()), 1});
+      is_posted =
+          is_posted || liar_->post_send(to_owner_, region_, Bytes(memory_).first(bytes.size()), 1);
       Completion completion;
       while (liar_->poll({&completion, 1}) > 0) has_ended = has_ended || is_posted;
       look_at_owner();

@@ -25,7 +25,7 @@ struct Granting {
 
   uint64_t write(uint64_t offset, uint64_t size_bytes) {
     return writer.engine
-        ->write(from, target, {offset, offset, size_bytes}, {{}, net.now_ns() + 60'000'000'000})
+        ->write(from, target, {offset, offset, size_bytes}, {}, net.now_ns() + 60'000'000'000)
         .value();
   }
   int64_t landed() const { return std::count(memory.begin(), memory.end(), std::byte{1}); }

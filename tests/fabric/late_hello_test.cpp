@@ -36,7 +36,7 @@ TEST(LateHelloTest, AHelloThatComesLateDoesNotKeepAnEngineFromConnecting) {
   const uint64_t target = writer.open_target(granted.descriptor).value();
   const uint64_t from = writer.add_region(source).value();
   const uint64_t ticket =
-      writer.write(from, target, {0, 0, 1000}, {{}, net.now_ns() + 5'000'000}).value();
+      writer.write(from, target, {0, 0, 1000}, {}, net.now_ns() + 5'000'000).value();
   net.run(5'000, [&] { return writer.state(ticket).value() != TicketState::kPending; });
   EXPECT_EQ(writer.state(ticket).value(), TicketState::kDone);
   EXPECT_EQ(memory, source);

@@ -45,7 +45,7 @@ class Liar {
   /// At most kMessageBytesMax; waits for room.
   bool send_bytes(const std::vector<std::byte>& bytes) {
     std::copy(bytes.begin(), bytes.end(), memory_.begin());
-    return wire_->post_send({peer_, region_, Bytes(memory_).first(bytes.size()), kBuffers});
+    return wire_->post_send(peer_, region_, Bytes(memory_).first(bytes.size()), kBuffers);
   }
   /// To where messages go, not through the door that it was given. The memory has room for a
   /// message.

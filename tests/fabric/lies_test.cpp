@@ -205,8 +205,8 @@ TEST(Lies, TheVersionBeforeGetsEachPageAlone) {
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   const auto region = node.engine->add_region(source).value();
   ASSERT_TRUE(node.engine
-                  ->write_pages(region, opened.value(), kPage, pages, pages,
-                                {12, net.now_ns() + 1'000'000'000})
+                  ->write_pages(region, opened.value(), kPage, pages, pages, 12,
+                                net.now_ns() + 1'000'000'000)
                   .ok());
   std::vector<uint32_t> slices;
   net.run(5'000, [&] {

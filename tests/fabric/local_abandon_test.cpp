@@ -67,7 +67,7 @@ class LocalAbandonTest : public testing::Test {
     return false;
   }
   uint64_t write(uint64_t target, size_t size_bytes) {
-    return writer_->write(from_, target, {0, 0, size_bytes}, {{}, limit_ns()}).value();
+    return writer_->write(from_, target, {0, 0, size_bytes}, {}, limit_ns()).value();
   }
   bool has_ended(uint64_t ticket) const {
     const TicketState state = writer_->state(ticket).value();

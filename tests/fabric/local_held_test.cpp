@@ -96,7 +96,7 @@ class Mapper {
   static void fill(Domain& domain, const Write& write) {
     const std::vector<std::byte> all(local::kMessageBytesMax);
     for (const size_t size_bytes : {all.size(), size_t{1000}, size_t{0}})
-      while (domain.post_send({write.peer, write.region, Bytes(all).first(size_bytes), 1})) {
+      while (domain.post_send(write.peer, write.region, Bytes(all).first(size_bytes), 1)) {
       }
   }
   void say() const {

@@ -101,7 +101,7 @@ TEST_F(LocalMappedTest, WhatIsSaidBeforeTheSenderSleepsWakesWhoSleeps) {
   ASSERT_TRUE(writes_well(target.range, 0, message)) << "they are connected now";
   ASSERT_TRUE(wait([&] { return writer_->arm() && owner_->arm(); }));
   look_at_writer();
-  ASSERT_TRUE(writer_->post_send({peer_, from, message, 2}));
+  ASSERT_TRUE(writer_->post_send(peer_, from, message, 2));
   (void)writer_->arm();
   pollfd awaited{owner_->wait_descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&awaited, 1, 20'000), 1);
@@ -221,9 +221,9 @@ TEST(LocalMappedEngineTest, AStepThatOnlyCopiesIsBusy) {
   const auto is_done = [&](uint64_t ticket) {
     return writer->state(ticket).value() == TicketState::kDone;
   };
-  const uint64_t first = writer->write(from, target, {0, 0, 1}, {{}, limit_ns}).value();
+  const uint64_t first = writer->write(from, target, {0, 0, 1}, {}, limit_ns).value();
   ASSERT_TRUE(wait([&] { return is_done(first); })) << "it is mapped now";
-  const uint64_t all = writer->write(from, target, {0, 0, size_bytes}, {{}, limit_ns}).value();
+  const uint64_t all = writer->write(from, target, {0, 0, size_bytes}, {}, limit_ns).value();
   int steps = 0;
   for (; !is_done(all); ++steps) ASSERT_TRUE(writer->step(monotonic_ns())) << steps;
   EXPECT_GE(steps, 64);

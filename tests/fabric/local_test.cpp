@@ -102,7 +102,7 @@ TEST_F(WholeTest, WritesAtOnceAreOneCopyEach) {
   const uint64_t target = writer->open_target(granted.descriptor).value();
   const uint64_t from = writer->add_region(source->bytes()).value();
   const auto write = [&](uint64_t offset, uint64_t size_bytes) {
-    return writer->write(from, target, {offset, offset, size_bytes}, {{}, limit_ns}).value();
+    return writer->write(from, target, {offset, offset, size_bytes}, {}, limit_ns).value();
   };
   const auto is_done = [&](uint64_t ticket) {
     return writer->state(ticket).value() == TicketState::kDone;

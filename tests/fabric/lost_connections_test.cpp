@@ -138,7 +138,7 @@ TEST_F(LostConnectionsTest, AreBrokenIfTheyWereOpenedAfterAnotherWasGivenUp) {
   const Bytes address = targets_[1].domain->address();
   const uint32_t next = writer_.domain->connect(address).value();
   writer_.domain->abandon(lost, Absence::kSilent);
-  (void)writer_.domain->post_send({next, region_, source_, 99});
+  (void)writer_.domain->post_send(next, region_, source_, 99);
   ASSERT_FALSE(established(address).empty()) << "libfabric connects at once";
   writer_.domain->abandon(next, Absence::kSilent);
   EXPECT_TRUE(established(address).empty());

@@ -134,7 +134,7 @@ int serve(Engine& engine) {
     for (uint32_t i = 0; i < told.writes; ++i) {
       source.fill(static_cast<std::byte>(i + 1));
       const auto ticket = engine.write(region, target.value(), {0, 0, told.size_bytes},
-                                       {told.immediate, now_ns() + 20 * kSecondNs});
+                                       told.immediate, now_ns() + 20 * kSecondNs);
       if (!ticket.ok()) break;  // revoked
       point();
       while (engine.state(ticket.value()).value() == TicketState::kPending) step(engine);

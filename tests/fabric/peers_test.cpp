@@ -72,7 +72,7 @@ TEST_F(PeersTest, ASilentPeerThatHoldsAllRoomHoldsUpNobodyElse) {
   };
   const uint64_t nowhere = target_at(silent, lost), there = target_at(other, memory);
   const auto write = [&](uint64_t target) {
-    return writer.engine->write(from, target, {0, 0, 512}, {{}, net.now_ns() + 5'000'000}).value();
+    return writer.engine->write(from, target, {0, 0, 512}, {}, net.now_ns() + 5'000'000).value();
   };
   net.pause(silent);
   write(nowhere);
@@ -112,7 +112,7 @@ TEST_F(PeersTest, APeerThatComesBackIsToldAndConnectsAnew) {
   const uint64_t target = writer_.engine->open_target(granted.descriptor).value();
   const uint32_t immediate = owner_.engine->counters().acquire().value();
   ASSERT_TRUE(
-      writer_.engine->write(from, target, {0, 0, 1000}, {immediate, net_.now_ns() + 10'000'000})
+      writer_.engine->write(from, target, {0, 0, 1000}, immediate, net_.now_ns() + 10'000'000)
           .ok());
   ASSERT_TRUE(net_.run(5'000, [&] { return owner_.engine->counters().count(immediate) == 1; }));
   EXPECT_EQ(memory, source);
@@ -278,8 +278,8 @@ TEST_F(PeersTest, AWriteToAPeerThatHasLeftIsRefused) {
   const uint64_t of_owner = net_.number_of(owner_, writer_);
   ASSERT_TRUE(owner_.engine->disconnect(given.peer).ok());
   ASSERT_TRUE(net_.run(500, [&] { return writer_.engine->next_failed() == of_owner; }));
-  const auto late = writer_.engine->write(given.from, given.target, {0, 0, 512},
-                                          {{}, net_.now_ns() + 1'000'000'000});
+  const auto late = writer_.engine->write(given.from, given.target, {0, 0, 512}, {},
+                                          net_.now_ns() + 1'000'000'000);
   EXPECT_EQ(late.status().message(), "the owner of this target is not connected any more");
   EXPECT_TRUE(writer_.engine->disconnect(of_owner).ok());
   net_.run(100);

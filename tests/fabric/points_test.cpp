@@ -196,8 +196,8 @@ class OwnerPointsTest : public PointsTest {
     }
     if (!target_ || is_under_way()) return;
     if (ticket_) engine_->forget(*ticket_);
-    const Result<uint64_t> next = engine_->write(region_, *target_, {0, 0, kBytes},
-                                                 {told_.immediate, now_ns() + 300 * kSecondNs});
+    const Result<uint64_t> next = engine_->write(region_, *target_, {0, 0, kBytes}, told_.immediate,
+                                                 now_ns() + 300 * kSecondNs);
     if (next.ok())
       ticket_ = next.value();
     else

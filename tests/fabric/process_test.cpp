@@ -123,7 +123,7 @@ class LeaveTest : public test::ProcessTest {
     std::vector<uint64_t> tickets;
     const auto begin_one = [&] {
       const auto begun =
-          engine_->write(region, target, {0, 0, source.size()}, {{}, now_ns() + 300 * kSecondNs});
+          engine_->write(region, target, {0, 0, source.size()}, {}, now_ns() + 300 * kSecondNs);
       if (begun.ok()) tickets.push_back(begun.value());
       return begun.ok();
     };

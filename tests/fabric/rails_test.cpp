@@ -62,7 +62,7 @@ class RailsTest : public testing::TestWithParam<test::WireKind> {
     const uint32_t immediate = owner_->counters().acquire().value();
     const uint64_t ticket =
         writer_
-            ->write(source_region_, target_, {0, 0, source_.size()}, {immediate, deadline(), rails})
+            ->write(source_region_, target_, {0, 0, source_.size()}, immediate, deadline(), rails)
             .value();
     EXPECT_TRUE(wait([&] { return writer_->state(ticket).value() != TicketState::kPending; }));
     const TicketState end = writer_->state(ticket).value();
@@ -180,7 +180,7 @@ TEST_P(RailsTest, PagesAndScattersKeepToTheirRails) {
   std::iota(indices.begin(), indices.end(), 0);
   const uint64_t pages = writer_
                              ->write_pages(source_region_, target_, 4096, {indices, 4096, 0},
-                                           {indices, 4096, 0}, {immediate, deadline(), {1, 1}})
+                                           {indices, 4096, 0}, immediate, deadline(), {1, 1})
                              .value();
   const std::vector<Part> parts = {{{0, 0, source_.size()}, immediate}};
   const uint64_t scatter =
@@ -207,7 +207,7 @@ TEST_P(RailsTest, AWriteWhoseOnlyRailIsBrokenTakesNoOther) {
   if (!wire_->break_rail(0, 1)) GTEST_SKIP() << "nothing breaks a rail of this wire";
   const uint64_t before = bytes_over(0);
   const uint64_t ticket =
-      writer_->write(source_region_, target_, {0, 0, source_.size()}, {{}, deadline(), {1, 1}})
+      writer_->write(source_region_, target_, {0, 0, source_.size()}, {}, deadline(), {1, 1})
           .value();
   EXPECT_TRUE(wait([&] { return writer_->state(ticket).value() != TicketState::kPending; }));
   const TicketState end = writer_->state(ticket).value();
@@ -220,7 +220,7 @@ TEST_P(RailsTest, AWriteWhoseOnlyRailIsBrokenTakesNoOther) {
 
 TEST_P(RailsTest, RailsThatAreNotThereAreRefused) {
   const auto write = [&](RailRange rails) {
-    return writer_->write(source_region_, target_, {0, 0, 1}, {{}, deadline(), rails});
+    return writer_->write(source_region_, target_, {0, 0, 1}, {}, deadline(), rails);
   };
   EXPECT_EQ(write({2, 1}).status().message(),
             "the write names 1 rails from number 2 on: this engine has 2");

@@ -85,7 +85,7 @@ class RemoteDomain final : public Domain {
   void close_door(uint32_t) override { only_receives(); }
   Drain drain_door(uint32_t) const override { only_receives(); }
   bool post_write(const Write&) override { only_receives(); }
-  bool post_send(const Send&) override { only_receives(); }
+  bool post_send(uint32_t, uint32_t, Bytes, uint64_t) override { only_receives(); }
 
  private:
   Parcel ask(Call call, const Parcel& question = {}) const {

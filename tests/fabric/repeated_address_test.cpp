@@ -45,7 +45,7 @@ TEST(RepeatedAddressTest, ALinkOutlivesAnotherOneToTheSameProcess) {
   const auto arrives = [&](uint32_t to, uint64_t context) {
     bool is_posted = false;
     for (test::Patience patience(2'000'000); !patience.is_over();) {
-      is_posted = is_posted || writer.domain->post_send({to, region, message, context});
+      is_posted = is_posted || writer.domain->post_send(to, region, message, context);
       writer.poll();
       if (writer.ended.contains(context)) return writer.ended[context] == std::vector{true};
     }

@@ -50,7 +50,7 @@ TEST(ServiceSecret, RailsOfStagedMemoryHearNobodyWithoutIt) {
   const uint32_t peer = wire->connect(place).value();
   bool is_posted = false;
   EXPECT_TRUE(test::eventually([&] {
-    is_posted = is_posted || wire->post_send({peer, region, message, 1});
+    is_posted = is_posted || wire->post_send(peer, region, message, 1);
     Completion completion;
     (void)wire->poll({&completion, 1});
     return owner->report().counts.unauthenticated == 1;

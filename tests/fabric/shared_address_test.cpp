@@ -49,7 +49,7 @@ class SharedAddressTest : public testing::TestWithParam<std::string> {
   bool arrives(Writer& writer, uint64_t context) {
     const size_t before = target_.received_bytes.size();
     const auto post = [&] {
-      return writer.domain->post_send({writer.peer, writer.region, message_, context});
+      return writer.domain->post_send(writer.peer, writer.region, message_, context);
     };
     return wait(post) && wait([&] { return writer.ended.contains(context); }) &&
            writer.ended[context] == std::vector{true} &&

@@ -22,9 +22,7 @@ class StagedAbsenceTest : public StagedBreakTest {
   }
   /// A message of the user's, over the line that the peer's connection shares.
   void send(uint32_t peer, uint64_t context) {
-    ASSERT_TRUE(wait([&] {
-      return writer_->post_send({peer, message_region_, message_, context});
-    }));
+    ASSERT_TRUE(wait([&] { return writer_->post_send(peer, message_region_, message_, context); }));
   }
   bool has_ended(uint64_t context) const { return ended_.contains(context); }
 
@@ -209,9 +207,8 @@ TEST_F(StagedGreetingTest, ATicketWaitsForItsAnswerNoLongerThanItsLimit) {
   of_writer_.spares_users = true;
   of_writer_.messages = Messages::kVanish;
   const uint64_t limit_ns = wire_->now_ns() + kSecondNs / 100;
-  const uint64_t late = engines_[0]->write(region_, open_, {0, 0, 1000}, {{}, limit_ns}).value();
-  const uint64_t cancelled =
-      engines_[0]->write(region_, open_, {0, 0, 1000}, {{}, in(900)}).value();
+  const uint64_t late = engines_[0]->write(region_, open_, {0, 0, 1000}, {}, limit_ns).value();
+  const uint64_t cancelled = engines_[0]->write(region_, open_, {0, 0, 1000}, {}, in(900)).value();
   ASSERT_TRUE(step_until([&] { return state(late) != TicketState::kPending; }));
   EXPECT_EQ(state(late), TicketState::kQuarantined);
   EXPECT_GE(wire_->now_ns(), limit_ns);

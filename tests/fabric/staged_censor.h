@@ -66,21 +66,21 @@ class Censor final : public Domain {
     writes_.insert(write.context);
     return true;
   }
-  bool post_send(const Send& send) override {
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override {
     if (orders_.room == 0) return false;
-    if (ended_.contains(send.peer)) return fail(send.context);
-    const bool is_spared = orders_.spares_users && !staged::version_of(send.message);
+    if (ended_.contains(peer)) return fail(context);
+    const bool is_spared = orders_.spares_users && !staged::version_of(message);
     const Messages how = is_spared ? Messages::kPass : orders_.messages;
-    if (how == Messages::kStay) return stay(send.peer, send.context);
+    if (how == Messages::kStay) return stay(peer, context);
     if (how == Messages::kPass || how == Messages::kPassAsFailed) {
-      if (!wire_->post_send(send)) return false;
+      if (!wire_->post_send(peer, region, message, context)) return false;
       --orders_.room;
-      if (how == Messages::kPassAsFailed) unacknowledged_.insert(send.context);
+      if (how == Messages::kPassAsFailed) unacknowledged_.insert(context);
       return true;
     }
     ++orders_.censored;
-    if (how == Messages::kFail) return fail(send.context);
-    censored_.push_back({Event::kPosted, true, 0, 0, send.context});
+    if (how == Messages::kFail) return fail(context);
+    censored_.push_back({Event::kPosted, true, 0, 0, context});
     return true;
   }
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override {

@@ -51,7 +51,7 @@ class Liar {
     if (is_sending_) return false;
     said.assign(message.begin(), message.end());
     std::copy(message.begin(), message.end(), memory_.begin());
-    is_sending_ = wire_->post_send({peer_, region_, Bytes(memory_).first(message.size()), kSend});
+    is_sending_ = wire_->post_send(peer_, region_, Bytes(memory_).first(message.size()), kSend);
     return is_sending_;
   }
   /// Takes messages from now on.

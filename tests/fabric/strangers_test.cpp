@@ -130,7 +130,7 @@ class StrangersRail {
         peer_(domain_->connect(address).value()) {}
 
   void try_to_send() {
-    is_posted_ = is_posted_ || domain_->post_send({peer_, region_, message_, 1});
+    is_posted_ = is_posted_ || domain_->post_send(peer_, region_, message_, 1);
     Completion completion;
     if (domain_->poll({&completion, 1}) == 0 || completion.event != Event::kPosted) return;
     is_posted_ = false;
@@ -258,7 +258,7 @@ TEST_P(StrangersTest, WhoTakesAPeersPortGetsNoByte) {
   const uint32_t region = domain_->add_region(message, Access::kLocal).value();
   bool is_posted = false;
   EXPECT_TRUE(braid::test::eventually([&] {
-    is_posted = is_posted || domain_->post_send({peer.value(), region, message, 1});
+    is_posted = is_posted || domain_->post_send(peer.value(), region, message, 1);
     poll();
     return seen_->connections > 0 && domain_->rejections().refused > 0;
   }));

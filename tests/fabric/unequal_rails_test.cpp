@@ -65,7 +65,7 @@ class UnequalRails : public testing::TestWithParam<std::vector<double>> {
 
 TEST_P(UnequalRails, ASlowRailDoesNotHoldTheEndOfAWriteBack) {
   ASSERT_TRUE(
-      writer_->engine->write(from_, target_, {0, 0, kSizeBytes}, {immediate_, ~uint64_t{0}}).ok());
+      writer_->engine->write(from_, target_, {0, 0, kSizeBytes}, immediate_, ~uint64_t{0}).ok());
   expect_shares(kSizeBytes / kSliceBytes);
 }
 
@@ -73,7 +73,7 @@ TEST_P(UnequalRails, NorThatOfPages) {
   Pages pages{{}, kPage, 0};
   for (uint32_t page = 0; page < kSizeBytes / kPage; ++page) pages.indices.push_back(page);
   ASSERT_TRUE(
-      writer_->engine->write_pages(from_, target_, kPage, pages, pages, {immediate_, ~uint64_t{0}})
+      writer_->engine->write_pages(from_, target_, kPage, pages, pages, immediate_, ~uint64_t{0})
           .ok());
   expect_shares(kSizeBytes / kPage);
 }

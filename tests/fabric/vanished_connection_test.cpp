@@ -49,7 +49,7 @@ class VanishedConnectionTest : public testing::Test {
   }
   /// False: there is no connection yet. A message over one that has just ended fails.
   bool is_posted() {
-    const bool is_posted = writer_.domain->post_send({peer_, region_, message_, contexts_ + 1});
+    const bool is_posted = writer_.domain->post_send(peer_, region_, message_, contexts_ + 1);
     contexts_ += is_posted ? 1 : 0;
     return is_posted;
   }

@@ -117,12 +117,12 @@ void World::write(Process& writer, Job& job, const Descriptor& descriptor) {
     prepare_source(writer, job);
     if (job.kind == Kind::kSingle) {
       ticket = engine.write(writer.source_region, *job.target,
-                            {job.source_offset, 0, job.size_bytes}, {job.immediate, deadline_ns});
+                            {job.source_offset, 0, job.size_bytes}, job.immediate, deadline_ns);
     } else {
       Pages source{{}, kPageBytes, job.source_offset};
       for (uint32_t i = 0; i < job.pages.size(); ++i) source.indices.push_back(i);
       ticket = engine.write_pages(writer.source_region, *job.target, job.size_bytes, source,
-                                  {job.pages, kPageBytes, 0}, {job.immediate, deadline_ns});
+                                  {job.pages, kPageBytes, 0}, job.immediate, deadline_ns);
     }
   }
   if (!ticket.ok()) throw Bug("cannot write: " + ticket.status().message());

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 
 #include "transfer/engine.h"
 #include "transfer/pattern.h"
@@ -229,39 +228,6 @@ TEST_F(TransferAccess, AnIdleRailThatFallsSilentIsNoticedByItsHeartbeat) {
   EXPECT_EQ(links_lost(), 1u);
   EXPECT_EQ(engine.ways_up(segment).first, 1u);
   EXPECT_EQ(move(Operation::kWrite, 0), Cause::kNone);
-}
-
-/// Nobody tells the owner whether the answer to a small read has arrived: a connection that breaks
-/// takes some with it, without a word. None comes late, either.
-TEST_F(TransferAccess, SmallReadsEndWellThoughConnectionsBreakUnderThem) {
-  constexpr size_t kReadBytes = 2048, kReads = 16;
-  open_segment();
-  fill(theirs[0], 9);
-  const uint64_t its_seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(its_seed));
-  std::mt19937_64 random(its_seed);
-  for (int turn = 0; turn < 40; ++turn) {
-    std::vector<Request> reads;
-    for (size_t i = 0; i < kReads; ++i)
-      reads.push_back({segment, Operation::kRead, memory.data() + i * kReadBytes,
-                       address(0) + i * kReadBytes, kReadBytes});
-    const uint64_t batch = engine.submit(reads, std::nullopt).value();
-    net.run(static_cast<double>(random() % 40));
-    const fabric::Domain& broken = *(random() % 2 == 0 ? owner : me).domains[turn % 2];
-    net.network().cut(broken, fabric::sim::Break::kFails);
-    net.run(static_cast<double>(random() % 1'000));
-    net.network().mend(broken);
-    ASSERT_TRUE(net.run(kLongUs, [&] { return engine.status(batch).value().has_ended(); })) << turn;
-    for (const RequestStatus& read : engine.outcomes(batch).value())
-      ASSERT_EQ(read.cause, Cause::kNone) << turn;
-    const MutableBytes here = std::span(memory).first(kReads * kReadBytes);
-    ASSERT_EQ(wrong_at(here, 9), std::nullopt) << turn;
-    fill(here, 10);
-    net.run(1'000);
-    ASSERT_EQ(wrong_at(here, 10), std::nullopt) << turn;
-    ASSERT_TRUE(net.run(kLongUs, [&] { return engine.ways_up(segment).first == 2; })) << turn;
-  }
-  EXPECT_GT(engine.statistics().reissued_slices, 0u);
 }
 
 }  // namespace

@@ -21,9 +21,8 @@ braid_status braid_fabric_write(braid_fabric* fabric, uint64_t region, uint64_t 
   const auto write = [&](Service& service) {
     const Slice slice{source_offset_bytes, target_offset_bytes, size_bytes};
     const Result<uint64_t> begun = service.with([&](Engine& engine) {
-      return engine.write(
-          region, target, slice,
-          {optional_of(immediate), braid::monotonic_after_ns(limit_us), range_of(rails)});
+      return engine.write(region, target, slice, optional_of(immediate),
+                          braid::monotonic_after_ns(limit_us), range_of(rails));
     });
     return begun.ok() ? hand_out(begun, ticket)
                       : report(begun.status(), code_for_target(service, target));
@@ -41,10 +40,9 @@ braid_status braid_fabric_write_pages(braid_fabric* fabric, uint64_t region,
     if (page_count > 0 && (source->indices == nullptr || destination->indices == nullptr))
       return report(BRAID_ERROR_ARGUMENT, "a list of pages is null, and page_count counts them");
     const Result<uint64_t> begun = service.with([&](Engine& engine) {
-      return engine.write_pages(
-          region, target, page_bytes, pages_of(*source, page_count),
-          pages_of(*destination, page_count),
-          {optional_of(immediate), braid::monotonic_after_ns(limit_us), range_of(rails)});
+      return engine.write_pages(region, target, page_bytes, pages_of(*source, page_count),
+                                pages_of(*destination, page_count), optional_of(immediate),
+                                braid::monotonic_after_ns(limit_us), range_of(rails));
     });
     return begun.ok() ? hand_out(begun, ticket)
                       : report(begun.status(), code_for_target(service, target));

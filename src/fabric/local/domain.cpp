@@ -182,16 +182,16 @@ bool LocalDomain::post_write(const Write& write) {
   return true;
 }
 
-bool LocalDomain::post_send(const Send& send) {
-  Peer* peer = peers_.find(send.peer);
+bool LocalDomain::post_send(uint32_t number, uint32_t, Bytes message, uint64_t context) {
+  Peer* peer = peers_.find(number);
   Write write;
-  write.context = send.context;
-  const uint64_t posting = postings_.add({write, send.peer, {}});
-  if (peer == nullptr || !peer->is_reachable() || send.message.size() > kMessageBytesMax) {
+  write.context = context;
+  const uint64_t posting = postings_.add({write, number, {}});
+  if (peer == nullptr || !peer->is_reachable() || message.size() > kMessageBytesMax) {
     end_posting(posting, false);
     return true;
   }
-  const bool is_said = peer->sayings->say_now(kMessage, Numbered{posting, 1}, send.message);
+  const bool is_said = peer->sayings->say_now(kMessage, Numbered{posting, 1}, message);
   if (is_said)
     peer->unanswered.insert(posting);
   else

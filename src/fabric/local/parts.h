@@ -127,7 +127,7 @@ class LocalDomain final : public Domain {
     return (target.base & kGpuBase) != 0 ? kGatheredToGpuBytesMax : kGatheredToHostBytesMax;
   }
   bool post_write(const Write& write) override;
-  bool post_send(const Send& send) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
   bool has_copied() const override { return has_copied_; }

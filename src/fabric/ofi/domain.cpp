@@ -45,7 +45,6 @@ OfiDomain::OfiDomain(Provider provider, Station station)
       doors_(provider_, *station_.domain, calls_.get(), sleepers_, connections_) {
   sleepers_.add(station_);
   traits_.door_keys = provider_.chooses_keys();
-  traits_.tells_when_injected = quirks_.tells_when_injected;
   const fi_info& info = *provider_.info;
   const bool has_room = info.domain_attr->cq_data_size > sizeof(uint32_t);
   // If the target's CPU makes the progress, it must notice writes, to know when to go on polling.

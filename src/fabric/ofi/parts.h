@@ -58,7 +58,7 @@ class OfiDomain final : public Domain {
   Drain drain_door(uint32_t door) const override { return doors_.drain(door); }
   bool post_write(const Write& write) override { return post_writes({&write, 1}) > 0; }
   size_t post_writes(std::span<const Write> writes) override;
-  bool post_send(const Send& send) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
   Rejections rejections() const override { return {.refused = provider_.guard->refused()}; }
@@ -99,7 +99,6 @@ class OfiDomain final : public Domain {
   bool is_ready(Peer& peer);
   template <typename Call>
   bool post(Event event, uint64_t context, uint32_t peer, const Call& function);
-  uint64_t flag_of(Completes completes) const;
   int64_t write(const Write& write, Posting& posting);
   void post_held();
   void drop_held(uint32_t peer);

@@ -25,9 +25,6 @@ struct Quirks {
   /// Writes to one target land in the order of posting, if they are posted over one connection
   /// (FI_ORDER_WAW). So when one of them has landed, those before it have.
   bool lands_in_order = false;
-  /// See Traits::tells_when_injected. Not where a posting's completion says that the peer is
-  /// awake (has_doorbells).
-  bool tells_when_injected = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.

@@ -3,9 +3,6 @@
 //
 // A write's target is looked up when its header comes; its bytes then go from the socket to memory
 // as they arrive. Closing the region in between does not stop them: hence no fence.
-//
-// A peer answers a posting with FI_DELIVERY_COMPLETE before it reports what has arrived, by a
-// system call. So whoever waits for that waits for the call too.
 #include "fabric/ofi/quirks.h"
 
 namespace braid::fabric::ofi {
@@ -17,7 +14,6 @@ const Quirks& tcp_quirks() {
                                  .copies_by_cpu = true,
                                  .opens_slowly = true,
                                  .lands_in_order = true,
-                                 .tells_when_injected = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
                                  .refuses_second_connection = true,

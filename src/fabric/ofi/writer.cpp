@@ -38,29 +38,24 @@ int64_t OfiDomain::call(RobustCalls::Purpose purpose, const Call& function) {
 /// All are posted in this call. So all go over one connection: libfabric has a new one ready only
 /// in a later call. If the queue is full in the middle, nothing tells of those that it has taken
 /// until the next one is posted too. It waits for that where a peer has one way for ever, and fails
-/// with them where its connection may be another one then. The last one tells of all, so it
-/// completes as the strictest of them asks.
+/// with them where its connection may be another one then.
 size_t OfiDomain::post_writes(std::span<const Write> writes) {
   const uint32_t peer = writes.front().peer;
-  Completes completes = Completes::kInjected;  // of the last one, whose end tells of all
-  Posting* taken = nullptr;                    // the last one that libfabric has taken
+  Posting* taken = nullptr;  // the last one that libfabric has taken
   for (size_t i = 0; i < writes.size(); ++i) {
     const bool is_last = i + 1 == writes.size();
-    if (writes[i].completes == Completes::kDelivered) completes = Completes::kDelivered;
     if (is_gone(peer, writes[i].context)) continue;
     if (!is_ready(peers_.at(peer))) return i;
     Posting& posting = postings_.begin(Event::kPosted, writes[i].context, peer, taken);
     posting.awaits_batch = !is_last;
-    Write next = writes[i];
-    next.completes = completes;
-    const int64_t answer = write(next, posting);
+    const int64_t answer = write(writes[i], posting);
     if (answer == 0) {
       taken = &posting;
     } else if (answer != -FI_EAGAIN) {
       postings_.refuse(posting);
     } else if (taken != nullptr && quirks_.needs_endpoint_for_each_peer) {
       posting.awaits_batch = false;
-      held_.push_back({next, {next.further.begin(), next.further.end()}, &posting});
+      held_.push_back({writes[i], {writes[i].further.begin(), writes[i].further.end()}, &posting});
       return i + 1;
     } else {
       postings_.withdraw(posting);
@@ -70,11 +65,6 @@ size_t OfiDomain::post_writes(std::span<const Write> writes) {
   }
   if (taken != nullptr && taken->awaits_batch) postings_.end_batch(taken, false);
   return writes.size();
-}
-
-uint64_t OfiDomain::flag_of(Completes completes) const {
-  const bool is_told_early = completes == Completes::kInjected && quirks_.tells_when_injected;
-  return is_told_early ? FI_INJECT_COMPLETE : FI_DELIVERY_COMPLETE;
 }
 
 int64_t OfiDomain::write(const Write& write, Posting& posting) {
@@ -102,7 +92,8 @@ int64_t OfiDomain::write(const Write& write, Posting& posting) {
   message.context = &posting;
   message.data = write.immediate ? *write.immediate : kNoImmediate;
   message.data |= uint64_t{write.slices - 1} << kSlicesShift;
-  const uint64_t flags = FI_COMPLETION | (posting.awaits_batch ? 0 : flag_of(write.completes)) |
+  const uint64_t flags = FI_COMPLETION |
+                         (posting.awaits_batch ? 0 : uint64_t{FI_DELIVERY_COMPLETE}) |
                          (write.immediate || tells_landings_ ? uint64_t{FI_REMOTE_CQ_DATA} : 0);
   const int64_t answer = call(RobustCalls::Purpose::kWrite,
                               [&] { return fi_writemsg(peer.endpoint, &message, flags); });
@@ -142,23 +133,23 @@ bool OfiDomain::post(Event event, uint64_t context, uint32_t peer, const Call& f
   return answer != -FI_EAGAIN;
 }
 
-bool OfiDomain::post_send(const Send& send) {
-  if (is_gone(send.peer, send.context)) return true;
-  Peer& peer = peers_.at(send.peer);
+bool OfiDomain::post_send(uint32_t number, uint32_t region, Bytes bytes, uint64_t context) {
+  if (is_gone(number, context)) return true;
+  Peer& peer = peers_.at(number);
   if (!is_ready(peer)) return false;
   connections_.forget();
-  iovec source{const_cast<std::byte*>(send.message.data()), send.message.size()};
-  void* descriptor = descriptor_of(send.region);
+  iovec source{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  void* descriptor = descriptor_of(region);
   fi_msg message{};
   message.msg_iov = &source;
   message.desc = &descriptor;
   message.iov_count = 1;
   message.addr = peer.address;
-  const uint64_t flags = FI_COMPLETION | flag_of(send.completes);
-  return post(Event::kPosted, send.context, send.peer, [&](void* posting) {
+  return post(Event::kPosted, context, number, [&](void* posting) {
     message.context = posting;
-    return call(RobustCalls::Purpose::kMessage,
-                [&] { return fi_sendmsg(peer.endpoint, &message, flags); });
+    return call(RobustCalls::Purpose::kMessage, [&] {
+      return fi_sendmsg(peer.endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    });
   });
 }
 

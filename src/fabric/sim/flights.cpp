@@ -29,7 +29,6 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place,
   nic->out = simulation_.flows().add_resource(speed_gbps);
   nic->in = simulation_.flows().add_resource(speed_gbps);
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
-  nic->traits.tells_when_injected = options_.closing_fences;
   nic->traits.postings_max = options_.postings_max;
   nic->traits.segments_max = options_.segments_max;
   nic->traits.batched_writes_max = options_.batched_writes_max;
@@ -159,8 +158,6 @@ void Network::depart(const std::shared_ptr<Flight>& flight) {
   Nic& from = *find(flight->from);
   from.flights.push_back(flight);
   const auto arrives = [this, flight] {
-    if (flight->completes == Completes::kInjected && options_.closing_fences && random_.chance(0.5))
-      injected(*flight);
     simulation_.after_us(some_latency_us(), [this, flight] { arrive(flight); });
   };
   if (const Nic* to = find_place(flight->to))
@@ -248,8 +245,10 @@ void Network::copy(const Flight& flight, uint64_t first, uint64_t last) {
     const uint64_t from = std::max(first, begin), to = std::min(last, begin + whole.size());
     if (from < to) {
       std::byte* target = flight.targets[i] + (from - begin);
+      const std::byte* source =
+          flight.is_ghost ? flight.snapshot.data() + from : whole.data() + (from - begin);
       if (on_landing) on_landing({target, to - from});
-      std::memcpy(target, flight.bytes_at(i, begin) + (from - begin), to - from);
+      std::memcpy(target, source, to - from);
     }
     begin += whole.size();
   }
@@ -273,38 +272,24 @@ void Network::finish(const std::shared_ptr<Flight>& flight, bool ok) {
     if (flight->has_ended) return;
     Nic& from = *find(flight->from);
     if (is_cut(flight, from, [this, flight, ok] { finish(flight, ok); })) return;
-    end(*flight, ok);
+    flight->has_ended = true;
     std::erase(from.flights, flight);
+    deliver(from, {Event::kPosted, ok, 0, 0, flight->context});
   });
-}
-
-/// The sender hears of its end before it arrives, and hears no more of it.
-void Network::injected(Flight& flight) {
-  if (flight.has_ended) return;
-  keep_bytes(flight);
-  flight.is_told = true;
-  deliver(*find(flight.from), {Event::kPosted, true, 0, 0, flight.context});
-}
-
-void Network::end(Flight& flight, bool ok) {
-  flight.has_ended = true;
-  if (!flight.is_told) deliver(*find(flight.from), {Event::kPosted, ok, 0, 0, flight.context});
 }
 
 void Network::fail(const std::shared_ptr<Flight>& flight) {
   if (flight->has_ended) return;
   leave_ghost(*flight);
-  end(*flight, false);
-  std::erase(find(flight->from)->flights, flight);
+  flight->has_ended = true;
+  Nic& from = *find(flight->from);
+  std::erase(from.flights, flight);
+  deliver(from, {Event::kPosted, false, 0, 0, flight->context});
 }
 
 void Network::leave_ghost(Flight& flight) {
   flight.is_ghost = random_.chance(0.7);
-  if (flight.is_ghost) keep_bytes(flight);
-}
-
-void Network::keep_bytes(Flight& flight) {
-  if (!flight.snapshot.empty()) return;
+  if (!flight.is_ghost) return;
   for (const Segment& segment : flight.segments)
     flight.snapshot.insert(flight.snapshot.end(), segment.source.begin(), segment.source.end());
 }
@@ -320,7 +305,7 @@ void Network::match_messages(Nic& nic) {
   while (!nic.messages.empty() && !nic.buffers.empty()) {
     const std::shared_ptr<Flight> flight = nic.messages.front();
     nic.messages.erase(nic.messages.begin());
-    const Bytes message{flight->bytes_at(0, 0), flight->size_bytes};
+    const Bytes message = flight->segments.front().source;
     if (message.size() > nic.buffers.front().memory.size()) {
       finish(flight, false);
       continue;

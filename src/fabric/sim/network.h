@@ -101,11 +101,8 @@ class Network {
   void land_message(const std::shared_ptr<Flight>& flight);
   void match_messages(Nic& nic);
   void announce(const std::shared_ptr<Flight>& flight);
-  void injected(Flight& flight);
   void finish(const std::shared_ptr<Flight>& flight, bool ok);
-  void end(Flight& flight, bool ok);
   void fail(const std::shared_ptr<Flight>& flight);
-  static void keep_bytes(Flight& flight);
   void leave_ghost(Flight& flight);
   template <typename GoOn>
   bool is_held_up(const std::shared_ptr<Flight>& flight, const GoOn& go_on);

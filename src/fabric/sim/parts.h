@@ -82,8 +82,6 @@ struct Network::Flight {
   uint64_t size_bytes = 0;          // of all of them
   std::vector<std::byte> snapshot;  // the bytes in the network once the source is not read
   uint64_t context = 0;
-  Completes completes = Completes::kDelivered;
-  bool is_told = false;  // it was injected, and its end is told
   // Only for writes:
   uint64_t target_key = 0;
   std::optional<uint32_t> immediate;
@@ -94,11 +92,6 @@ struct Network::Flight {
   uint64_t missing = 0;    // a bit for each piece that has not landed
   bool has_ended = false;  // completed, failed or silent: it reads no source any more
   bool is_ghost = false;   // bytes that have left the source land nevertheless
-
-  /// The bytes of a segment that begins at this offset of all of them.
-  const std::byte* bytes_at(size_t segment, uint64_t begin) const {
-    return snapshot.empty() ? segments[segment].source.data() : snapshot.data() + begin;
-  }
 };
 
 class SimulatedDomain final : public Domain {
@@ -124,7 +117,7 @@ class SimulatedDomain final : public Domain {
     return nic_.closing_doors.contains(door) ? Drain::kEnding : Drain::kOver;
   }
   bool post_write(const Write& write) override;
-  bool post_send(const Send& send) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
 

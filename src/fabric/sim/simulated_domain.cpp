@@ -133,7 +133,6 @@ bool SimulatedDomain::post_write(const Write& write) {
     flight->size_bytes += segment.source.size();
   }
   flight->context = write.context;
-  flight->completes = write.completes;
   flight->target_key = write.target_key;
   flight->immediate = write.immediate;
   flight->slices = write.slices;
@@ -145,18 +144,17 @@ bool SimulatedDomain::post_write(const Write& write) {
   return true;
 }
 
-bool SimulatedDomain::post_send(const Send& send) {
-  if (is_full(send.peer)) return false;
-  check_source(send.region, send.message);
+bool SimulatedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
+  if (is_full(peer)) return false;
+  check_source(region, message);
   auto flight = std::make_shared<Network::Flight>();
   flight->from = nic_.id;
-  flight->peer = send.peer;
-  flight->to = nic_.peers.at(send.peer).place;
+  flight->peer = peer;
+  flight->to = nic_.peers.at(peer).place;
   flight->is_message = true;
-  flight->segments.push_back({send.message});
-  flight->size_bytes = send.message.size();
-  flight->context = send.context;
-  flight->completes = send.completes;
+  flight->segments.push_back({message});
+  flight->size_bytes = message.size();
+  flight->context = context;
   network_.depart(flight);
   return true;
 }

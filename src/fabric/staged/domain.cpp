@@ -248,11 +248,9 @@ bool StagedDomain::post_write(const Write& write) {
   return wire_->post_write(plain);
 }
 
-bool StagedDomain::post_send(const fabric::Send& send) {
-  fabric::Send plain = send;
-  plain.peer = lines_.at(peers_.at(send.peer).line).wire;
-  plain.region = regions_.at(send.region).wire;
-  return wire_->post_send(plain);
+bool StagedDomain::post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) {
+  return wire_->post_send(lines_.at(peers_.at(peer).line).wire, regions_.at(region).wire, message,
+                          context);
 }
 
 bool StagedDomain::post_receive(uint32_t, MutableBytes buffer, uint64_t context) {

@@ -94,7 +94,7 @@ bool StagedDomain::talk(uint32_t index) {
       MutableBytes(line.memory).subspan(send.part * kMessageBytes, message.size());
   std::copy(message.begin(), message.end(), buffer.begin());
   const uint32_t number = sends_.add(std::move(send));
-  if (!wire_->post_send({line.wire, line.region, buffer, own(Own::kSend, number)})) {
+  if (!wire_->post_send(line.wire, line.region, buffer, own(Own::kSend, number))) {
     sends_.erase(number);
     if (line.version >= kSealedVersion) --line.sequence;  // it was not said
     line.silent_until = polls_ + kRefusedPolls;

@@ -50,7 +50,7 @@ class StagedDomain final : public Domain {
   void close_door(uint32_t door) override;
   Drain drain_door(uint32_t door) const override;
   bool post_write(const Write& write) override;
-  bool post_send(const fabric::Send& send) override;
+  bool post_send(uint32_t peer, uint32_t region, Bytes message, uint64_t context) override;
   bool post_receive(uint32_t region, MutableBytes buffer, uint64_t context) override;
   size_t poll(std::span<Completion> completions) override;
   Rejections rejections() const override {
