@@ -79,6 +79,7 @@ class ConnectionRequestTest : public testing::Test {
     auto opened = ofi::open_domain(ofi::shm_quirks(), "");
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     domain_ = std::move(opened).value();
+    ASSERT_TRUE(domain_->open_door().ok());  // as engines do
     region_ = domain_->add_region(buffer_, Access::kLocal).value();
     ASSERT_TRUE(domain_->post_receive(region_, buffer_, 1));
   }
