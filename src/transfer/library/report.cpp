@@ -47,7 +47,7 @@ const std::vector<Count>& counts() {
       {"notifications_received", "braid_transfer_notifications_received_total", "counter",
        "Notifications of peers.", [](const R& r) { return r.links.notifications_received; }},
       {"questions_answered", "braid_transfer_questions_answered_total", "counter",
-       "Questions of other processes for this engine, by name.",
+       "Questions for this engine, by name, that were answered.",
        [](const R& r) { return r.questions.answered; }},
       {"questions_refused", "braid_transfer_questions_refused_total", "counter",
        "Questions that were malformed, without the secret, of another user, or too late.",
