@@ -244,6 +244,7 @@ class Engine final : private Worker::Listener {
     uint64_t their_session = 0;   // 0: not known yet
     uint64_t sequence = 0;        // of the last message to it
     PeerWindow heard;
+    uint64_t missing = 0;  // the oldest message that has not come; 0: none
     Pulse pulse;
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;
@@ -357,6 +358,7 @@ class Engine final : private Worker::Listener {
   void handle(Bytes bytes);
   std::optional<uint64_t> sender_of(const Message& message);
   void forget_arrival(uint64_t peer);
+  void note_missing(Peer& peer) const;
   void handle_hello(const Message& message, const Hello& hello);
   std::optional<uint64_t> peer_of_hello(const Message& message, const Hello& hello);
   template <typename Arrival>

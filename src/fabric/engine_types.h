@@ -47,11 +47,11 @@ enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };
 enum class PeerFailure : uint8_t {
   kNone,
   kNoAnswer,  ///< it has not answered by its deadline
-  kNetwork,   ///< what was sent to it has failed
+  kNetwork,   ///< what was sent to it has failed, or what it sent was lost
   kSilent,    ///< it has said nothing for HeartbeatOptions::limit_ns, and was given up
   kEnded,     ///< its process, on this host, has ended
   kLeft,      ///< it has disconnected
-  kGaveUs,    ///< it has given this engine up, as silent
+  kGaveUs,    ///< it has given this engine up: as silent, or since it missed a message
   kReplaced,  ///< it has connected anew
   kTooMuch,   ///< it made this engine remember more than the limit
 };

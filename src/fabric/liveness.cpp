@@ -25,7 +25,8 @@ void Engine::look_after_peers(uint64_t now_ns) {
     const bool beats = options.interval_ns > 0 && peer.version >= 2;
     if (!beats || peer.state != PeerState::kConnected || peer.is_leaving) return;
     const HeartbeatDecision decision = decide(peer.pulse, options, awake_ns);
-    if (decision.is_given_up) return fail_peer(id, PeerFailure::kSilent);
+    if (decision.is_silent) return fail_peer(id, PeerFailure::kSilent);
+    if (decision.has_lost) return fail_peer(id, PeerFailure::kNetwork);
     if (decision.is_to_tell) beat(id);
     again_ns = std::min(again_ns, now_ns + (decision.again_ns - awake_ns));
   });

@@ -137,6 +137,7 @@ void Engine::handle(Bytes bytes) {
     ++statistics_.replayed;
     return;
   }
+  note_missing(peer);
   peer.their_session = message.session.from;
   if (peer.is_leaving)  // both have said goodbye
     return add_deadline(now_ns_ + options_.shut_ns, Due::kShut, *id);
@@ -149,6 +150,15 @@ void Engine::handle(Bytes bytes) {
   const bool is_goodbye = std::holds_alternative<Goodbye>(message.body);
   std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
   if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
+}
+
+/// With several rails a message may lie on one that stands still, and its sender may send it again
+/// over another.
+void Engine::note_missing(Peer& peer) const {
+  if (mailboxes_.size() > 1) return;
+  const uint64_t missing = peer.heard.missing();
+  if (missing == std::exchange(peer.missing, missing)) return;
+  peer.pulse.missing_ns = missing == 0 ? Pulse::kNothing : awake_.now_ns();
 }
 
 /// The peer whose connection the message names; none: the sender is unknown, or it is an earlier
@@ -182,6 +192,7 @@ void Engine::forget_arrival(uint64_t id) {
   peer.has_arrived = false;
   peer.credits = 0;
   peer.heard = {};
+  note_missing(peer);
   for (size_t i = 0; i < peer.routes.size(); ++i) {
     if (peer.routes[i].peer == peer.messages[i]) continue;
     worker_.rail(i).disconnect(peer.routes[i].peer);

@@ -70,7 +70,9 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
   switch (why) {
     case PeerFailure::kNoAnswer:
       return may_be_half_met(process, other) || are_parted(process, other);
-    case PeerFailure::kNetwork: return faults_.fails_on_all(&process, &other, rails_, 0, now_ns());
+    case PeerFailure::kNetwork:
+      return faults_.fails_on_all(&process, &other, rails_, 0, now_ns()) ||
+             (rails_ == 1 && may_be_swallowed(process, other));
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) || may_have_missed_the_handshake(process, other) ||

@@ -18,9 +18,17 @@ TEST(Heartbeat, APeerIsToldOnceInAnInterval) {
 }
 
 TEST(Heartbeat, ASilentPeerIsGivenUpAtTheLimitAndNotBefore) {
-  EXPECT_FALSE(decide({100, 145}, kOptions, 149).is_given_up);
+  EXPECT_FALSE(decide({100, 145}, kOptions, 149).is_silent);
   EXPECT_EQ(decide({100, 145}, kOptions, 149).again_ns, 150u);
-  EXPECT_TRUE(decide({100, 145}, kOptions, 150).is_given_up);
+  EXPECT_TRUE(decide({100, 145}, kOptions, 150).is_silent);
+}
+
+TEST(Heartbeat, APeerOfWhichAMessageIsMissingIsGivenUpAtTheLimitAndNotBefore) {
+  const Pulse pulse{148, 148, 100};
+  EXPECT_FALSE(decide(pulse, kOptions, 149).has_lost);
+  EXPECT_EQ(decide(pulse, kOptions, 149).again_ns, 150u);
+  EXPECT_TRUE(decide(pulse, kOptions, 150).has_lost);
+  EXPECT_FALSE(decide({148, 148}, kOptions, 150).has_lost);
 }
 
 TEST(Heartbeat, WhileThisProcessIsStoppedNobodyIsSilent) {
@@ -44,6 +52,24 @@ TEST(ReplayWindow, EachMessageCountsOnceInAnyOrder) {
   EXPECT_TRUE(window.accept(1'000'000 + kMessages - 1));
   EXPECT_FALSE(window.accept(1'000'000));
   EXPECT_FALSE(window.accept(999'999));
+}
+
+TEST(ReplayWindow, AMessageIsMissingUntilItComes) {
+  ReplayWindow<1000> window;
+  EXPECT_EQ(window.missing(), 0u) << "none has come";
+  for (const uint64_t sequence : {1, 2}) EXPECT_TRUE(window.accept(sequence));
+  EXPECT_EQ(window.missing(), 0u);
+  for (const uint64_t sequence : {5, 7}) EXPECT_TRUE(window.accept(sequence));
+  EXPECT_EQ(window.missing(), 3u);
+  EXPECT_TRUE(window.accept(4));
+  EXPECT_EQ(window.missing(), 3u);
+  EXPECT_TRUE(window.accept(3));
+  EXPECT_EQ(window.missing(), 6u);
+  EXPECT_TRUE(window.accept(6));
+  EXPECT_EQ(window.missing(), 0u);
+  EXPECT_TRUE(window.accept(9));
+  for (uint64_t sequence = 10; sequence < 3000; ++sequence) EXPECT_TRUE(window.accept(sequence));
+  EXPECT_EQ(window.missing(), 8u) << "the window has left it behind";
 }
 
 }  // namespace

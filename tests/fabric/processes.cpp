@@ -251,7 +251,7 @@ void World::break_something() {
     });
     return;
   }
-  break_rail(process, static_cast<sim::Break>(random_.below(3)), lasts_us);
+  break_rail(process, static_cast<sim::Break>(random_.below(4)), lasts_us);
 }
 
 void World::kill_a_rail() {
@@ -279,7 +279,8 @@ bool World::knows_of_killed_rail(const Process& writer, const Process& owner) co
 }
 
 void World::break_rail(Process& process, sim::Break how, double lasts_us) {
-  constexpr Fault kFaults[] = {Fault::kFail, Fault::kStall, Fault::kSilent};  // as sim::Break
+  // As sim::Break.
+  constexpr Fault kFaults[] = {Fault::kFail, Fault::kStall, Fault::kSilent, Fault::kSilent};
   const size_t rail = random_.below(rails_);
   std::vector<const Domain*> broken = process.domains[rail];
   if (random_.chance(0.3)) broken = {broken[random_.below(broken.size())]};

@@ -78,6 +78,20 @@ TEST_P(LostQuestionsTest, DoNoHarmTwice) {
   expect_all_end([&] { net_.resume(owner_); });
 }
 
+/// They wait for the answer alone: nobody posts them again while other things keep ending.
+TEST_P(LostQuestionsTest, EndWithTheirLinkThoughOthersAreAnswered) {
+  net_.network().cut(*me_.domain, fabric::sim::Break::kSwallows);
+  me_.rail->post(link_, piece(1));
+  net_.run(1'000);
+  net_.network().mend(*me_.domain);
+  for (int i = 0; i < 8'000 && me_.ended.empty(); ++i) {
+    me_.rail->ping(link_, 1);
+    net_.run(1'000);
+  }
+  EXPECT_EQ(me_.ended, (std::map<uint64_t, Cause>{{1, Cause::kPathFailed}}));
+  EXPECT_FALSE(me_.lost.empty() || owner_.lost.empty());
+}
+
 /// It answers as an engine of the fabric, and its hello never comes.
 TEST(LostHelloTest, ALinkWithoutAHelloIsLost) {
   RailNet net;

@@ -1,5 +1,7 @@
-// Decides when to send a peer a beat, and when to give up a silent peer. Pure: it decides from the
-// times at which the peer was heard and told, and the present time.
+// Decides when to send a peer a beat, and when to give a peer up: it is silent, or a message of it
+// was lost. A connection that breaks may swallow a message without a word to either side; the next
+// beat shows that it is missing. Pure: it decides from the times at which the peer was heard and
+// told, and the present time.
 //
 // Time here is the engine's awake time: it passes only while the engine looks (AwakeClock). After a
 // process was stopped, its peers do not count as silent: their messages of that time lie in its
@@ -7,12 +9,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace braid::fabric {
 
 struct HeartbeatOptions {
   uint64_t interval_ns = 1'000'000'000;  ///< between two beats; 0: none, and nobody is given up
-  uint64_t limit_ns = 5'000'000'000;     ///< the longest silence of a peer; at least 3 intervals
+  /// The longest silence of a peer, and the longest that a message of it may come after a later
+  /// one; at least 3 intervals.
+  uint64_t limit_ns = 5'000'000'000;
 };
 
 class AwakeClock {
@@ -27,16 +32,21 @@ class AwakeClock {
   bool has_looked_ = false;
 };
 
-/// When one peer was last heard and told, in awake time.
+/// When one peer was last heard and told, and since when its oldest missing message has been
+/// missing, in awake time.
 struct Pulse {
+  static constexpr uint64_t kNothing = std::numeric_limits<uint64_t>::max();
+
   uint64_t heard_ns = 0;
   uint64_t told_ns = 0;
+  uint64_t missing_ns = kNothing;
 };
 
 struct HeartbeatDecision {
   bool is_to_tell = false;
-  bool is_given_up = false;
-  uint64_t again_ns = 0;  ///< when to ask next, in awake time
+  bool is_silent = false;  ///< it is given up
+  bool has_lost = false;   ///< it is given up: a message of it was lost
+  uint64_t again_ns = 0;   ///< when to ask next, in awake time
 };
 
 HeartbeatDecision decide(const Pulse& pulse, const HeartbeatOptions& options, uint64_t now_ns);

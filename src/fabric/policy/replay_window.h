@@ -1,5 +1,6 @@
 // Remembers which messages of a peer have come: each is accepted once, in any order. A message that
-// is older than the window counts as one that has come.
+// is older than the window counts as one that has come. Sequences count from 1 without gaps, so it
+// also shows which message is missing.
 // Source: RFC 4303, 3.4.3, and RFC 6479.
 #pragma once
 
@@ -14,7 +15,7 @@ class ReplayWindow {
  public:
   static constexpr uint64_t kMessages = kCount;
 
-  /// Sequences count from 1. False: this one has come, or is too old to tell.
+  /// False: this one has come, or is too old to tell.
   bool accept(uint64_t sequence) {
     if (sequence == 0 || sequence + kMessages <= newest_) return false;
     for (; newest_ < sequence && sequence - newest_ <= kMessages; ++newest_)
@@ -25,12 +26,17 @@ class ReplayWindow {
     }
     if (seen_[sequence % kMessages]) return false;
     seen_.set(sequence % kMessages);
+    // One that the window has left behind is missing for good.
+    while (next_ <= newest_ && newest_ - next_ < kMessages && seen_[next_ % kMessages]) ++next_;
     return true;
   }
+  /// The oldest message that has not come although a later one has; 0: there is none.
+  uint64_t missing() const { return next_ <= newest_ ? next_ : 0; }
 
  private:
   std::bitset<kMessages> seen_;
   uint64_t newest_ = 0;
+  uint64_t next_ = 1;  // all before it have come
 };
 
 }  // namespace braid::fabric

@@ -138,6 +138,7 @@ bool Network::is_cut(const std::shared_ptr<Flight>& flight, Nic& nic, const GoOn
   if (!nic.cut) return false;
   if (*nic.cut == Break::kStalls) nic.held_until_mended.push_back(go_on);
   if (*nic.cut == Break::kFails) fail(flight);
+  if (*nic.cut == Break::kSwallows && flight->is_message) complete(flight, true);
   return true;
 }
 
@@ -272,19 +273,21 @@ void Network::finish(const std::shared_ptr<Flight>& flight, bool ok) {
     if (flight->has_ended) return;
     Nic& from = *find(flight->from);
     if (is_cut(flight, from, [this, flight, ok] { finish(flight, ok); })) return;
-    flight->has_ended = true;
-    std::erase(from.flights, flight);
-    deliver(from, {Event::kPosted, ok, 0, 0, flight->context});
+    complete(flight, ok);
   });
 }
 
 void Network::fail(const std::shared_ptr<Flight>& flight) {
   if (flight->has_ended) return;
   leave_ghost(*flight);
+  complete(flight, false);
+}
+
+void Network::complete(const std::shared_ptr<Flight>& flight, bool ok) {
   flight->has_ended = true;
   Nic& from = *find(flight->from);
   std::erase(from.flights, flight);
-  deliver(from, {Event::kPosted, false, 0, 0, flight->context});
+  deliver(from, {Event::kPosted, ok, 0, 0, flight->context});
 }
 
 void Network::leave_ghost(Flight& flight) {

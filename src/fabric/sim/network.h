@@ -43,6 +43,9 @@ enum class Break {
   kFails,   ///< postings under way fail; some bytes land nevertheless, up to landing_us_max later
   kStalls,  ///< postings under way wait, and go on once the rail is mended
   kSilent,  ///< postings under way never land or complete
+  /// Messages under way complete and never land, as those that a connection takes with it; writes
+  /// never land or complete.
+  kSwallows,
 };
 
 /// Some bytes of a write reach memory.
@@ -103,6 +106,7 @@ class Network {
   void announce(const std::shared_ptr<Flight>& flight);
   void finish(const std::shared_ptr<Flight>& flight, bool ok);
   void fail(const std::shared_ptr<Flight>& flight);
+  void complete(const std::shared_ptr<Flight>& flight, bool ok);
   void leave_ghost(Flight& flight);
   template <typename GoOn>
   bool is_held_up(const std::shared_ptr<Flight>& flight, const GoOn& go_on);

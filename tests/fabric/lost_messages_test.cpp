@@ -1,0 +1,91 @@
+// A connection that breaks may take messages with it without a word to either side, and be replaced
+// at once. Whoever misses a message cannot obey it, so the peer is given up.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "fabric/small_net.h"
+
+namespace braid::fabric {
+namespace {
+
+using test::SmallNet;
+
+class LostMessagesTest : public testing::Test {
+ protected:
+  static constexpr double kLimitUs = 4'000, kIntervalUs = 1'000;  // SmallNet's heartbeat
+
+  LostMessagesTest() { net_.run(10); }
+  void connect(size_t rails) {
+    net_.rail_count = rails;
+    speaker_ = &net_.add(1);
+    listener_ = &net_.add(2);
+    net_.connect(*speaker_, *listener_);
+    peer_ = net_.number_of(*listener_, *speaker_);
+  }
+  void say(std::byte what) { ASSERT_TRUE(speaker_->engine->send(peer_, Bytes(&what, 1)).ok()); }
+  void hear() {
+    while (const auto received = listener_->engine->receive())
+      heard_.insert(std::to_integer<int>(received->payload.front()));
+  }
+  /// As long as that, a message every 100 us, which the listener takes.
+  void talk(double us) {
+    for (double at_us = 0; at_us < us; at_us += 100) {
+      const std::byte other{0};
+      (void)speaker_->engine->send(peer_, Bytes(&other, 1));
+      net_.run(100);
+      hear();
+    }
+  }
+  void lose_one() {
+    net_.cut(*speaker_, 0, sim::Break::kSwallows);
+    say(std::byte{1});
+    net_.run(100);
+    net_.mend(*speaker_, 0);
+  }
+  PeerFailure failure() {
+    return listener_->engine->peer_failure(net_.number_of(*speaker_, *listener_)).value();
+  }
+
+  SmallNet net_;
+  SmallNet::Node *speaker_ = nullptr, *listener_ = nullptr;
+  uint64_t peer_ = 0;  // the listener, for the speaker
+  std::set<int> heard_;
+};
+
+TEST_F(LostMessagesTest, APeerOfWhichOneIsLostIsGivenUpThoughOthersKeepComing) {
+  connect(1);
+  lose_one();
+  talk(kLimitUs - kIntervalUs);
+  EXPECT_EQ(failure(), PeerFailure::kNone) << "it may still come";
+  talk(3 * kIntervalUs);
+  EXPECT_EQ(failure(), PeerFailure::kNetwork);
+  EXPECT_EQ(heard_, std::set<int>{0});
+  EXPECT_EQ(speaker_->engine->peer_failure(peer_).value(), PeerFailure::kGaveUs);
+}
+
+/// Nobody says anything after it but the beats.
+TEST_F(LostMessagesTest, ABeatShowsThatTheLastOneIsLost) {
+  connect(1);
+  lose_one();
+  net_.run(kLimitUs + 3 * kIntervalUs);
+  EXPECT_EQ(failure(), PeerFailure::kNetwork);
+}
+
+/// It lies on a rail that stands still, and others overtake it on the other rail.
+TEST_F(LostMessagesTest, OneThatIsOvertakenOnAnotherRailIsNotLost) {
+  connect(2);
+  for (const size_t rail : {0, 1}) {
+    net_.cut(*speaker_, rail, sim::Break::kStalls);
+    say(std::byte{static_cast<uint8_t>(1 + rail)});
+    talk(2 * kLimitUs);
+    net_.mend(*speaker_, rail);
+    talk(kIntervalUs);
+  }
+  EXPECT_EQ(failure(), PeerFailure::kNone);
+  EXPECT_EQ(heard_, (std::set<int>{0, 1, 2}));
+}
+
+}  // namespace
+}  // namespace braid::fabric
