@@ -186,7 +186,8 @@ void Rail::part_served(const UnderWay& served, bool is_done) {
   read_files();
 }
 
-/// Ends a part, and frees its memory for the next one.
+/// Ends a part, and frees its memory for the next one. A part that failed on its way may land
+/// still, so that counts more than an earlier cause.
 void Rail::end_read_part(uint64_t number, Cause cause) {
   ReadPart part = std::move(*read_parts_.find(number));
   read_parts_.erase(number);
@@ -197,7 +198,7 @@ void Rail::end_read_part(uint64_t number, Cause cause) {
     --link->stage_parts;
     --link->folders[read.folder].parts;
   }
-  if (read.cause == Cause::kNone) read.cause = cause;
+  if (read.cause == Cause::kNone || cause == Cause::kPathFailed) read.cause = cause;
   if (part.is_landing) --read.landing;
   --read.parts;
   end_read_if_over(part.read);

@@ -125,6 +125,18 @@ TEST_F(GivingUpTest, ItIsSaidAgainIfTheMessageWasLost) {
   others_go_on();
 }
 
+/// A part of it is on its way by then, and its write fails.
+TEST_F(GivingUpTest, AReadOfWhichAPartMayStillLandEndsWithItsLink) {
+  net_.network().deny_access(*me_.domain, mine_);
+  start(1, Operation::kRead);
+  jobs_->is_held = false;
+  ASSERT_TRUE(net_.run(1'000, [&] { return jobs_->under_way() == 0; }));
+  me_.rail->give_up(link_, 1);
+  ASSERT_TRUE(has_ended(1));
+  EXPECT_EQ(me_.ended[1], Cause::kPathFailed);
+  EXPECT_FALSE(me_.lost.empty());
+}
+
 TEST_F(GivingUpTest, WhatTheOwnerWasNotAskedForYetEndsAndIsNeverAskedFor) {
   me_.rail->post(link_, {1, Operation::kWrite, buffer_, mine_, 0, file_});  // it has no stage yet
   me_.rail->post(link_, {2, Operation::kRead, buffer_, mine_, 0, file_});   // nor a loan
