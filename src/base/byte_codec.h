@@ -3,6 +3,7 @@
 // endian; the length of a list or a string, a Count, precedes it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,13 +19,15 @@ class ByteWriter {
  public:
   template <typename Number>
   void number(const Number& value) {
-    for (size_t i = 0; i < sizeof value; ++i)
-      bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> 8 * i));
+    std::array<std::byte, sizeof value> all;
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = static_cast<std::byte>(static_cast<uint64_t>(value) >> 8 * i);
+    add(all);
   }
   template <typename Container>
   void bytes(const Container& values, size_t) {
     number(static_cast<Count>(values.size()));
-    for (const auto value : values) bytes_.push_back(static_cast<std::byte>(value));
+    add(std::as_bytes(std::span(values)));
   }
   template <typename T, typename Each>
   void list(const std::vector<T>& values, size_t, const Each& each) {
@@ -35,6 +38,10 @@ class ByteWriter {
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
+  void add(std::span<const std::byte> more) {
+    bytes_.insert(bytes_.end(), more.begin(), more.end());
+  }
+
   std::vector<std::byte> bytes_;
 };
 
