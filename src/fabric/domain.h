@@ -78,6 +78,9 @@ struct Traits {
   size_t segments_max = 1;
   /// Small writes of one `post_writes`: on some wires they cost less together.
   size_t batched_writes_max = 1;
+  /// The target's wire answers each write before it reports the write, which costs a system call.
+  /// So bytes that fit into a message arrive sooner in one.
+  bool answers_writes = false;
   size_t endpoints = 1;  ///< see endpoints.h
 };
 

@@ -161,8 +161,10 @@ class Engine final : private Worker::Listener {
   // Messages.
 
   /// Copies the message, at most kPayloadBytesMax. An error, and nothing sent, if the peer has no
-  /// buffer for it now. Messages of one peer come in any order.
-  Status send(uint64_t peer, Bytes payload);
+  /// buffer for it now. Messages of one peer come in any order. `following`: bytes that come with
+  /// it and are not sealed, for a peer of which the caller knows that it takes them
+  /// (DataWithBytes).
+  Status send(uint64_t peer, Bytes payload, Bytes following = {});
   /// The next message that has come.
   std::optional<Received> receive();
 
@@ -345,7 +347,7 @@ class Engine final : private Worker::Listener {
   // messages.cpp
   void tell(uint64_t peer, decltype(Message::body) body);
   void beat(uint64_t peer);
-  void tell(uint64_t peer, size_t rail, decltype(Message::body) body);
+  void tell(uint64_t peer, size_t rail, decltype(Message::body) body, Bytes following = {});
   static bool may_hear(const Peer& peer);
   void tell_goodbye(uint64_t id);
   void goodbye_ended(uint64_t id, bool is_heard);
@@ -365,6 +367,8 @@ class Engine final : private Worker::Listener {
   void arrived(uint64_t peer, const Arrival& arrival);
   void handle_from(uint64_t peer, const Welcome& welcome);
   void handle_from(uint64_t peer, Data&& data);
+  void handle_from(uint64_t, DataWithBytes&&) {}  // data_arrived
+  void data_arrived(uint64_t peer, std::vector<std::byte>&& payload, Bytes following);
   void handle_from(uint64_t peer, const Credit& credit);
   void handle_from(uint64_t peer, const Revoke& revoke);
   void handle_from(uint64_t peer, const Revoked& revoked);

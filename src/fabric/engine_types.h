@@ -73,6 +73,7 @@ struct Granted {
 struct Received {
   uint64_t peer = 0;
   std::vector<std::byte> payload;
+  std::vector<std::byte> following;  ///< the bytes that came with it
 };
 
 /// Counts of errors that no call reports.

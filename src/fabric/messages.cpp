@@ -29,7 +29,7 @@ void Engine::beat(uint64_t id) {
   if (retired_change_ > 0 && peer.version >= 2) tell(id, rail, retired_rails());
 }
 
-void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
+void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body, Bytes following) {
   Peer& peer = *peers_.find(id);
   const bool is_hello = std::holds_alternative<Hello>(body);
   const bool is_goodbye = std::holds_alternative<Goodbye>(body);
@@ -40,7 +40,7 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body) {
   // A message behind undelivered ones may never arrive, so it does not count as a beat.
   if (mailboxes_[rail]->count_for(peer.messages[rail]) == 0) peer.pulse.told_ns = awake_.now_ns();
   mailboxes_[rail]->queue(
-      {peer.messages[rail], encode(message, options_.secret), id, 0, is_goodbye});
+      {peer.messages[rail], encode(message, options_.secret, following), id, 0, is_goodbye});
   if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
 }
 
@@ -84,17 +84,25 @@ void Engine::drop_messages(const Peer& peer) {
   for (size_t i = 0; i < mailboxes_.size(); ++i) mailboxes_[i]->drop(peer.messages[i]);
 }
 
-Status Engine::send(uint64_t id, Bytes payload) {
+Status Engine::send(uint64_t id, Bytes payload, Bytes following) {
   Peer* peer = find_live(id);
   if (peer == nullptr || peer->state != PeerState::kConnected)
     return Status::error("the peer is not connected");
-  if (payload.size() > kPayloadBytesMax)
-    return Status::error("a message has at most " + std::to_string(kPayloadBytesMax) + " bytes",
+  const size_t bytes_max = following.empty() ? kPayloadBytesMax : kPayloadBytesBeforeMax;
+  if (payload.size() > bytes_max || following.size() > kFollowingBytesMax)
+    return Status::error("a message has at most " + std::to_string(bytes_max) +
+                             " bytes, and at most " + std::to_string(kFollowingBytesMax) +
+                             " follow it",
                          "Write larger things into memory that the peer has granted");
   if (peer->credits == 0)
     return Status::error("the peer has no buffer for another message now", "Try again later");
   --peer->credits;
-  tell(id, Data{{payload.begin(), payload.end()}});
+  if (following.empty())
+    tell(id, Data{{payload.begin(), payload.end()}});
+  else
+    tell(id, message_rail(*peer),
+         DataWithBytes{{payload.begin(), payload.end()}, static_cast<uint16_t>(following.size())},
+         following);
   return {};
 }
 
@@ -148,7 +156,10 @@ void Engine::handle(Bytes bytes) {
   // The peer has come back, and does not know yet that it was given up.
   const bool is_to_know = peer.state == PeerState::kFailed && messages_for(peer) == 0;
   const bool is_goodbye = std::holds_alternative<Goodbye>(message.body);
-  std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
+  if (auto* data = std::get_if<DataWithBytes>(&message.body))
+    data_arrived(*id, std::move(data->payload), bytes.last(data->following_bytes));
+  else
+    std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
   if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
 
@@ -270,6 +281,10 @@ void Engine::add_credits(Peer& peer, uint32_t credits) {
 }
 
 void Engine::handle_from(uint64_t peer, Data&& data) {
+  data_arrived(peer, std::move(data.payload), {});
+}
+
+void Engine::data_arrived(uint64_t peer, std::vector<std::byte>&& payload, Bytes following) {
   Peer& from = *peers_.find(peer);
   if (from.state == PeerState::kFailed) {
     ++statistics_.misdirected;
@@ -280,7 +295,7 @@ void Engine::handle_from(uint64_t peer, Data&& data) {
     return;
   }
   ++from.unread;
-  inbox_.push_back({peer, std::move(data.payload)});
+  inbox_.push_back({peer, std::move(payload), {following.begin(), following.end()}});
   completions_.message_arrived();
 }
 

@@ -15,7 +15,14 @@ namespace {
 constexpr char kMagic[4] = {'B', 'R', 'F', 'B'};
 constexpr uint16_t kFirstSealed = 2;
 
-enum class Kind : uint8_t { kAddress = 1, kDescriptor = 2, kMessage = 16 };  // + the body's index
+enum class Kind : uint8_t {
+  kAddress = 1,
+  kDescriptor = 2,
+  kMessage = 16,  // + the body's index
+  kDataWithBytes = 25,
+};
+static_assert(
+    std::is_same_v<DataWithBytes, std::variant_alternative_t<9, decltype(Message::body)>>);
 
 Kind message_kind(size_t body) {
   return static_cast<Kind>(static_cast<size_t>(Kind::kMessage) + body);
@@ -50,16 +57,21 @@ class Reader : public ByteReader<uint16_t> {
     }
     number(version_);
     number(kind_);
+    if (kind_ == static_cast<uint8_t>(Kind::kDataWithBytes)) number(following_bytes_);
+    leave_out(following_bytes_);
     if (version_ >= kFirstSealed) leave_out(kSealBytes);
   }
 
   uint8_t kind() const { return kind_; }
   bool is_of_known_version() const { return version_ >= kVersionOldest && version_ <= kVersion; }
   uint16_t version() const { return version_; }
+  /// Behind the seal.
+  uint16_t following_bytes() const { return following_bytes_; }
 
  private:
   uint16_t version_ = 0;
   uint8_t kind_ = 0;
+  uint16_t following_bytes_ = 0;
 };
 
 template <typename Archive, typename Range>
@@ -117,6 +129,8 @@ void body_fields(Archive& archive, Body& body) {
   using Plain = std::remove_const_t<Body>;
   if constexpr (std::is_same_v<Plain, Hello>) address_fields(archive, body.address);
   if constexpr (std::is_same_v<Plain, Data>) archive.bytes(body.payload, kPayloadBytesMax);
+  if constexpr (std::is_same_v<Plain, DataWithBytes>)
+    archive.bytes(body.payload, kPayloadBytesBeforeMax);
   if constexpr (std::is_same_v<Plain, Hello> || std::is_same_v<Plain, Welcome>)
     arrival_fields(archive, body);
   if constexpr (std::is_same_v<Plain, Credit>) archive.number(body.credits);
@@ -180,7 +194,8 @@ Status check_values(const Address& address) {
 bool is_sealed(Bytes bytes, const Secret& secret) {
   const Reader reader(bytes);
   if (reader.version() < kFirstSealed) return !secret.is_set();
-  if (bytes.size() < kSealBytes) return false;
+  if (bytes.size() < kSealBytes + reader.following_bytes()) return false;
+  bytes = bytes.first(bytes.size() - reader.following_bytes());
   return secret.is_sealed(bytes.first(bytes.size() - kSealBytes), bytes.last(kSealBytes));
 }
 
@@ -196,13 +211,17 @@ std::vector<std::byte> encode(const Descriptor& descriptor, const Secret& secret
   return writer.take(secret);
 }
 
-std::vector<std::byte> encode(const Message& message, const Secret& secret) {
+std::vector<std::byte> encode(const Message& message, const Secret& secret, Bytes following) {
   Writer writer(message_kind(message.body.index()), message.version);
+  if (const auto* data = std::get_if<DataWithBytes>(&message.body))
+    writer.number(data->following_bytes);
   writer.number(message.from);
   writer.number(message.to);
   session_fields(writer, message.session);
   std::visit([&](const auto& body) { body_fields(writer, body); }, message.body);
-  return writer.take(secret);
+  std::vector<std::byte> bytes = writer.take(secret);
+  bytes.insert(bytes.end(), following.begin(), following.end());
+  return bytes;
 }
 
 Result<Address> decode_address(Bytes bytes, const Secret& secret) {
@@ -241,6 +260,8 @@ Result<Message> decode_message(Bytes bytes, const Secret& secret) {
   session_fields(reader, message.session);
   read_body(reader, body, message.body);
   if (Status wrong = check(reader, bytes, secret, "message"); !wrong.ok()) return wrong;
+  if (DataWithBytes* data = std::get_if<DataWithBytes>(&message.body))
+    data->following_bytes = reader.following_bytes();
   if (Hello* hello = std::get_if<Hello>(&message.body)) {
     hello->address.version = message.version;
     if (Status wrong = check_values(hello->address); !wrong.ok()) return wrong;

@@ -2,7 +2,7 @@
 // with bounds checks, and limits are checked before anything is allocated.
 //
 // Layout: little endian; "BRFB", the version as 2 bytes, the kind as 1 byte; then the fields; then
-// the seal (seal.h) of all bytes before it.
+// the seal (seal.h) of all bytes before it. Behind the seal of a DataWithBytes come its bytes.
 //
 // Versions: a reader takes every version from kVersionOldest to kVersion. A writer writes the
 // version of its peer's first bytes, if that is older. So a newer engine can connect to an older
@@ -31,6 +31,9 @@ inline constexpr size_t kRailsMax = 16;
 inline constexpr size_t kProviderBytesMax = 32;
 /// The most that a Data message can carry.
 inline constexpr size_t kPayloadBytesMax = 4032;
+/// The most that can follow one, and the most that it can carry then.
+inline constexpr size_t kFollowingBytesMax = 4096;
+inline constexpr size_t kPayloadBytesBeforeMax = 512;
 /// A message with its header and seal. The largest Hello is a little larger than any other.
 inline constexpr size_t kMessageBytesMax = 5632;
 
@@ -100,6 +103,13 @@ struct Data {
   std::vector<std::byte> payload;
   bool operator==(const Data&) const = default;
 };
+/// A Data message that bytes follow. They are not sealed, as those of writes are not. Version 3 did
+/// not begin with it: it goes to engines of which the sender knows that they take it.
+struct DataWithBytes {
+  std::vector<std::byte> payload;
+  uint16_t following_bytes = 0;
+  bool operator==(const DataWithBytes&) const = default;
+};
 /// The receiver may send so many more messages.
 struct Credit {
   uint32_t credits = 0;
@@ -155,7 +165,9 @@ struct Session {
 struct Message {
   uint64_t from = 0;  ///< engines
   uint64_t to = 0;
-  std::variant<Hello, Welcome, Data, Credit, Revoke, Revoked, Beat, Goodbye, RailsRetired> body;
+  std::variant<Hello, Welcome, Data, Credit, Revoke, Revoked, Beat, Goodbye, RailsRetired,
+               DataWithBytes>
+      body;
   Session session{};
   uint16_t version = kVersion;
   bool operator==(const Message&) const = default;
@@ -163,10 +175,13 @@ struct Message {
 
 std::vector<std::byte> encode(const Address& address, const Secret& secret = {});
 std::vector<std::byte> encode(const Descriptor& descriptor, const Secret& secret = {});
-std::vector<std::byte> encode(const Message& message, const Secret& secret = {});
+/// `following`: the bytes of a DataWithBytes.
+std::vector<std::byte> encode(const Message& message, const Secret& secret = {},
+                              Bytes following = {});
 
 Result<Address> decode_address(Bytes bytes, const Secret& secret = {});
 Result<Descriptor> decode_descriptor(Bytes bytes, const Secret& secret = {});
+/// The bytes of a DataWithBytes are the last ones of `bytes`.
 Result<Message> decode_message(Bytes bytes, const Secret& secret = {});
 
 /// Whether somebody who has the secret has made these bytes. Bytes of version 1 have no seal: they

@@ -24,21 +24,23 @@ Result<std::unique_ptr<Rail>> Rail::open(std::unique_ptr<fabric::Domain> domain,
   options.engine = random_number();
   options.secret = secret;
   options.processes = std::move(processes);
+  const fabric::Traits wire = domain->traits();
   std::vector<std::unique_ptr<fabric::Domain>> domains;
   domains.push_back(std::move(domain));
   BRAID_LET(engine, fabric::Engine::open(std::move(domains), options));
   return std::unique_ptr<Rail>(
-      new Rail(std::move(engine), self, secret, owned));  // owner: the caller
+      new Rail(std::move(engine), wire, self, secret, owned));  // owner: the caller
 }
 
-Rail::Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
-           const fabric::Secret& secret, Owned& owned)
+Rail::Rail(std::unique_ptr<fabric::Engine> engine, const fabric::Traits& wire,
+           const Incarnation& self, const fabric::Secret& secret, Owned& owned)
     : engine_(std::move(engine)),
       self_(self),
       secret_(secret),
       owned_(owned),
       buffers_(owned.buffers),
-      provider_(engine_->address().rails.front().provider) {}
+      provider_(engine_->address().rails.front().provider),
+      answers_writes_(wire.answers_writes) {}
 
 std::vector<std::byte> Rail::address() const { return fabric::encode(engine_->address(), secret_); }
 
@@ -123,6 +125,9 @@ void Rail::end_link(uint64_t id, bool is_broken) {
   for (const Piece& piece : std::exchange(link.waiting, {})) ended(piece.id, Cause::kPathFailed);
   for (const Piece& piece : std::exchange(link.writes, {})) ended(piece.id, Cause::kPathFailed);
   for (const Piece& piece : std::exchange(link.reads, {})) ended(piece.id, Cause::kPathFailed);
+  for (const Piece& piece : std::exchange(link.small_reads, {}))
+    ended(piece.id, Cause::kPathFailed);
+  end_small_reads(id);
   end_file_pieces(id);
   end_file_reads(link);
   for (const auto& [buffer, grant] : link.grants) link.closed_grants.push_back(grant.grant);
@@ -209,10 +214,10 @@ void Rail::say_hello(uint64_t id, Link& link) {
   send(id, Hello{self_, number(), link.generation});
 }
 
-void Rail::send(uint64_t id, const RailMessage& message) {
+void Rail::send(uint64_t id, const RailMessage& message, Bytes following) {
   Link* link = links_.find(id);
   if (link == nullptr || link->is_closed) return;
-  link->outbox.push_back(encode(message));
+  link->outbox.push_back({encode(message), {following.begin(), following.end()}});
   if (link->outbox.size() > kOutboxMax) return lose(id, fabric::PeerFailure::kTooMuch);
   mark(id, *link);
 }
@@ -228,19 +233,22 @@ void Rail::flush(uint64_t id) {
   if (link == nullptr || link->is_closed) return;
   link->is_marked = false;
   post_writes(id, *link);
+  post_small_reads(id, *link);
   post_reads(id, *link);
   if (link->is_closed) return;
   for (size_t i = 0; i < link->refusals.size(); i += kReadsInMessage) {
     const auto first = link->refusals.begin() + static_cast<ptrdiff_t>(i);
     const auto last =
         first + static_cast<ptrdiff_t>(std::min(kReadsInMessage, link->refusals.size() - i));
-    link->outbox.push_back(encode(Refused{{first, last}}));
+    link->outbox.push_back({encode(Refused{{first, last}}), {}});
   }
   link->refusals.clear();
   // The peer asks for more and more without taking the answers.
   if (link->outbox.size() > kOutboxMax) return lose(id, fabric::PeerFailure::kTooMuch);
-  while (!link->outbox.empty() && engine_->send(link->peer, link->outbox.front()).ok())
-    link->outbox.pop_front();
+  const auto sends = [&](const Outgoing& next) {
+    return engine_->send(link->peer, next.message, next.following).ok();
+  };
+  while (!link->outbox.empty() && sends(link->outbox.front())) link->outbox.pop_front();
   if (!link->outbox.empty()) mark(id, *link);
 }
 
@@ -251,13 +259,13 @@ void Rail::receive_messages() {
     const uint64_t id = link->second;
     const Result<RailMessage> message = decode_rail_message(received->payload);
     if (message.ok())
-      handle(id, message.value());
+      handle(id, message.value(), received->following);
     else
       lose(id, fabric::PeerFailure::kTooMuch);
   }
 }
 
-void Rail::handle(uint64_t id, const RailMessage& message) {
+void Rail::handle(uint64_t id, const RailMessage& message, Bytes following) {
   if (const auto* hello = std::get_if<Hello>(&message)) return handle_hello(id, *hello);
   Link& link = *links_.find(id);
   // Messages have no order, but each side sends others only after both hellos. The dialling side
@@ -266,6 +274,9 @@ void Rail::handle(uint64_t id, const RailMessage& message) {
   if (const auto* grant_request = std::get_if<GrantRequest>(&message))
     return grant(link, *grant_request);
   if (const auto* lend = std::get_if<Lend>(&message)) return borrow(link, *lend);
+  if (const auto* read = std::get_if<SmallRead>(&message)) return serve(link, *read);
+  if (const auto* answer = std::get_if<SmallReadAnswer>(&message))
+    return take_answer(id, link, *answer, following);
   if (const auto* reads = std::get_if<Reads>(&message)) return serve(id, link, *reads);
   if (const auto* answer = std::get_if<GrantAnswer>(&message))
     return take_answer(id, link, *answer);

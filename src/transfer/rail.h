@@ -11,7 +11,9 @@
 // belongs to the link.
 //
 // Small slices that are posted together go as one write with many ranges, or, for reads, as one
-// write of the owner with one immediate for all. Each slice still has an end of its own.
+// write of the owner with one immediate for all. Each slice still has an end of its own. A small
+// read that is posted alone is answered by a message that its bytes follow, where a wire answers
+// writes (fabric's Traits): nothing is lent or counted for it, and nothing of it lands by itself.
 //
 // A closed link is fenced here once none of its peer's writes can land in the memory that was
 // granted or lent to it. Writes of this side that were under way may land at the owner until the
@@ -32,13 +34,9 @@
 #include "fabric/engine.h"
 #include "fabric/slot_map.h"
 #include "transfer/backend.h"
-#include "transfer/buffers.h"
-#include "transfer/exports.h"
-#include "transfer/file_jobs.h"
-#include "transfer/gpu_jobs.h"
+#include "transfer/owned.h"
 #include "transfer/rail_events.h"
 #include "transfer/rail_messages.h"
-#include "transfer/sharing/sharing.h"
 #include "transfer/stage.h"
 
 namespace braid::transfer {
@@ -46,22 +44,6 @@ namespace braid::transfer {
 /// A question without an answer for this long is asked again: a connection that breaks may have
 /// swallowed either, also one that a link outlives.
 inline constexpr uint64_t kAskAgainNs = 500'000'000;
-
-/// What peers may access in this process. It outlives the rails.
-struct Owned {
-  std::unique_ptr<GpuJobs> gpu;  ///< null: this process moves no GPU memory. It goes last: it waits
-                                 ///< for lanes, which the buffers hold too
-  Buffers buffers;
-  Exports exports;
-  std::unique_ptr<FileJobs> jobs;
-  std::unique_ptr<Sharing> sharing = nullptr;  ///< null: peers map nothing
-
-  /// False: this process may open no more descriptors. Nobody would hear what has ended.
-  bool can_tell() const {
-    return exports.descriptor() >= 0 && jobs->descriptor() >= 0 &&
-           (gpu == nullptr || gpu->descriptor() >= 0);
-  }
-};
 
 class Rail {
  public:
@@ -108,7 +90,8 @@ class Rail {
   /// As Backend::give_up, of a piece that names a file. With a peer of an older version, or if the
   /// answers get lost, the piece ends as any other does.
   void give_up(uint64_t link, uint64_t piece);
-  void send(uint64_t link, const RailMessage& message);
+  /// `following`: the bytes that come with the message (fabric's Engine::send).
+  void send(uint64_t link, const RailMessage& message, Bytes following = {});
   /// LinkAnswers will follow, if the link works.
   void ping(uint64_t link, uint64_t token) { send(link, Ping{token}); }
 
@@ -153,6 +136,10 @@ class Rail {
     uint64_t link = 0;
     uint64_t folder = 0;
   };
+  struct Outgoing {
+    std::vector<std::byte> message;
+    std::vector<std::byte> following;
+  };
   struct Link {
     uint64_t peer = 0;    // fabric's
     uint64_t engine = 0;  // fabric's number of the other rail
@@ -164,8 +151,8 @@ class Rail {
     uint64_t awaits_hello_ns = 0;  // since then
     uint64_t generation = 0;
     uint64_t their_generation = 0;
-    uint16_t version = kVersionOldest;          // that both speak
-    std::deque<std::vector<std::byte>> outbox;  // messages that had no credit
+    uint16_t version = kVersionOldest;  // that both speak
+    std::deque<Outgoing> outbox;        // messages that had no credit
     // For reads and writes of this side.
     std::map<uint64_t, Granted> granted;  // by address
     std::optional<GrantRequest> asked;    // has no answer yet
@@ -174,6 +161,7 @@ class Rail {
     std::vector<Piece> waiting;                // for a grant or a loan
     std::vector<Piece> writes;                 // granted, to be posted at the next push
     std::vector<Piece> reads;                  // lent, to be asked for at the next push
+    std::vector<Piece> small_reads;            // to be asked for at the next push
     // For reads and writes of the peer.
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
@@ -260,6 +248,10 @@ class Rail {
     uint64_t ticket = 0;
     uint64_t part = 0;  // of a file: FilePart or ReadPart
   };
+  struct SmallReading {
+    uint64_t link = 0;
+    Piece piece;
+  };
   /// Slices that go as one write.
   struct Gathered {
     uint64_t region = 0;
@@ -274,7 +266,7 @@ class Rail {
     void add(const fabric::Slice& slice, uint64_t piece);
   };
 
-  Rail(std::unique_ptr<fabric::Engine> engine, const Incarnation& self,
+  Rail(std::unique_ptr<fabric::Engine> engine, const fabric::Traits& wire, const Incarnation& self,
        const fabric::Secret& secret, Owned& owned);
 
   // rail.cpp: links
@@ -290,7 +282,7 @@ class Rail {
   void mark(uint64_t id, Link& link);
   void flush(uint64_t id);
   void receive_messages();
-  void handle(uint64_t id, const RailMessage& message);
+  void handle(uint64_t id, const RailMessage& message, Bytes following);
   void handle_hello(uint64_t id, const Hello& hello);
   void take_completions();
   void ended(uint64_t piece, Cause cause, bool may_land = false, bool is_unexplained = false);
@@ -302,6 +294,7 @@ class Rail {
   void start(uint64_t id, Link& link, const Piece& piece);
   void start_write(uint64_t id, Link& link, const Piece& piece);
   void start_read(uint64_t id, Link& link, const Piece& piece);
+  void start_lent_read(uint64_t id, Link& link, const Piece& piece);
   void lend(uint64_t id, uint64_t buffer, Loan& loan);
   void start_waiting(uint64_t id, Link& link);
   bool has_to_ask(uint64_t& asked_ns) const;
@@ -320,6 +313,13 @@ class Rail {
   void read_refused(uint64_t request, const Refusal& refusal);
   uint64_t offset_in_buffer(const Piece& piece) const;
   Result<uint64_t> write(const Gathered& write, std::optional<uint32_t> immediate);
+
+  // rail_small_reads.cpp: reads of either side whose bytes follow the answer
+  bool goes_in_message(const Link& link, const Piece& piece) const;
+  void post_small_reads(uint64_t id, Link& link);
+  void take_answer(uint64_t id, Link& link, const SmallReadAnswer& answer, Bytes bytes);
+  void end_small_reads(uint64_t id);
+  void serve(Link& link, const SmallRead& read);
 
   // rail_owner.cpp: the peer reads and writes
   void grant(Link& link, const GrantRequest& request);
@@ -373,6 +373,7 @@ class Rail {
   Owned& owned_;
   const Buffers& buffers_;
   std::string provider_;
+  bool answers_writes_;  // the wire does
   uint64_t now_ns_ = 0;
   uint64_t generations_ = 0;
   uint64_t tokens_ = 0;
@@ -380,10 +381,11 @@ class Rail {
   std::unordered_map<uint64_t, uint64_t> link_of_peer_;
   std::vector<uint64_t> unsettled_;  // links that are not up yet, or closed and not fenced
   std::vector<uint64_t> marked_;     // links with something to send
-  std::unordered_map<uint64_t, uint64_t> regions_;  // by buffer
-  std::vector<uint64_t> retired_;                   // buffers
-  fabric::SlotMap<UnderWay> under_way_;             // by request
-  std::unordered_map<uint64_t, uint64_t> reading_;  // requests, by piece
+  std::unordered_map<uint64_t, uint64_t> regions_;          // by buffer
+  std::vector<uint64_t> retired_;                           // buffers
+  fabric::SlotMap<UnderWay> under_way_;                     // by request
+  std::unordered_map<uint64_t, uint64_t> reading_;          // requests, by piece
+  std::unordered_map<uint64_t, SmallReading> small_reads_;  // under way, by piece
   std::vector<RailEvent> events_;
   std::vector<GivenUp> given_up_;
   fabric::SlotMap<FilePiece> file_pieces_;

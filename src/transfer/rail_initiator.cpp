@@ -189,6 +189,12 @@ void Rail::write_ended(const UnderWay& write, bool is_done) {
 // ---- Reads ----
 
 void Rail::start_read(uint64_t id, Link& link, const Piece& piece) {
+  if (!goes_in_message(link, piece)) return start_lent_read(id, link, piece);
+  link.small_reads.push_back(piece);
+  mark(id, link);
+}
+
+void Rail::start_lent_read(uint64_t id, Link& link, const Piece& piece) {
   const auto known = link.loans.find(piece.buffer);
   if (known == link.loans.end() || !known->second.is_confirmed) {
     link.waiting.push_back(piece);
@@ -238,10 +244,10 @@ void Rail::post_reads(uint64_t id, Link& link) {
     under_way_.find(request)->shares = std::move(read.shares);
     await_reads(request);
     if (message.reads.size() < kReadsInMessage && next < pieces.size()) continue;
-    link.outbox.push_back(encode(message));
+    link.outbox.push_back({encode(message), {}});
     message.reads.clear();
   }
-  if (!message.reads.empty()) link.outbox.push_back(encode(message));
+  if (!message.reads.empty()) link.outbox.push_back({encode(message), {}});
 }
 
 /// Waits for as many immediates as the writes of all shares make.

@@ -53,6 +53,13 @@ void fields(Archive& archive, M& m) {
     archive.number(m.lent);
     archive.number(m.offset_bytes);
     archive.number(m.immediate);
+  } else if constexpr (kIs<M, SmallRead>) {
+    archive.number(m.id);
+    archive.number(m.address);
+    archive.number(m.size_bytes);
+  } else if constexpr (kIs<M, SmallReadAnswer>) {
+    archive.number(m.id);
+    cause(archive, m.cause);
   } else if constexpr (kIs<M, Reads>) {
     archive.list(m.reads, kReadsInMessage, [&](auto& each) { fields(archive, each); });
   } else if constexpr (kIs<M, Refusal>) {

@@ -13,14 +13,15 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fabric/wire.h"
 #include "transfer/types.h"
 
 namespace braid::transfer {
 
 /// 2: descriptions say where memory and rails lie. 3: owners say why their storage refused.
 /// 4: descriptions say how far the NUMA nodes of the host lie from each other; reads and writes of
-/// files can be given up.
-inline constexpr uint16_t kVersionNewest = 4;
+/// files can be given up. 5: small reads are answered by a message that the bytes follow.
+inline constexpr uint16_t kVersionNewest = 5;
 inline constexpr uint16_t kVersionOldest = 1;
 #ifdef BRAID_PREVIOUS_VERSION  // a library of the version before, for tests of upgrades
 inline constexpr uint16_t kVersion = std::max<uint16_t>(kVersionNewest - 1, kVersionOldest);
@@ -29,6 +30,7 @@ inline constexpr uint16_t kVersion = kVersionNewest;
 #endif
 inline constexpr size_t kDescriptorBytesMax = 512;
 inline constexpr size_t kReadsInMessage = 64;
+inline constexpr size_t kSmallReadBytesMax = fabric::kFollowingBytesMax;
 inline constexpr size_t kNotificationBytesMax = 3072;
 inline constexpr size_t kPathBytesMax = 1024;
 /// Bytes to or from a file pass through memory of the owner in parts of this size.
@@ -81,6 +83,16 @@ struct ReadRequest {
 };
 struct Reads {
   std::vector<ReadRequest> reads;
+};
+/// Asks for bytes of memory that are to come with the answer. Since version 5.
+struct SmallRead {
+  uint64_t id = 0;
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;  ///< at most kSmallReadBytesMax
+};
+struct SmallReadAnswer {
+  uint64_t id = 0;
+  Cause cause = Cause::kNone;  ///< kNone: the bytes follow. kOtherWay: ask for them by ReadRequest
 };
 /// A read that was refused.
 struct Refusal {
@@ -172,16 +184,18 @@ struct NotificationAnswer {
 };
 
 constexpr bool can_give_up_in(uint16_t version) { return version >= 4; }
+constexpr bool can_read_small_in(uint16_t version) { return version >= 5; }
 
 /// The cause as peers of that version know it.
 constexpr Cause known_in(uint16_t version, Cause cause) {
   return version < 3 && is_of_storage(cause) ? Cause::kFileError : cause;
 }
 
-using RailMessage = std::variant<Hello, GrantRequest, GrantAnswer, Lend, Lent, Reads, Refused,
-                                 FenceRequest, FenceAnswer, Ping, Pong, Leaving, FileOpen,
-                                 FileOpened, StageRequest, StageAnswer, FileWrite, FileWritten,
-                                 Notification, NotificationAnswer, ReadGivenUp, WriteGivenUp>;
+using RailMessage =
+    std::variant<Hello, GrantRequest, GrantAnswer, Lend, Lent, Reads, Refused, FenceRequest,
+                 FenceAnswer, Ping, Pong, Leaving, FileOpen, FileOpened, StageRequest, StageAnswer,
+                 FileWrite, FileWritten, Notification, NotificationAnswer, ReadGivenUp,
+                 WriteGivenUp, SmallRead, SmallReadAnswer>;
 
 std::vector<std::byte> encode(const RailMessage& message);
 Result<RailMessage> decode_rail_message(Bytes bytes);

@@ -208,6 +208,21 @@ TEST_P(EngineTest, AMessageArrivesOrTheSenderHearsThatThereIsNoBuffer) {
       << "credits come back";
 }
 
+TEST_P(EngineTest, BytesThatFollowAMessageComeWithIt) {
+  const auto message = some_bytes(kPayloadBytesBeforeMax, 3);
+  for (const size_t size_bytes : {size_t{1}, kFollowingBytesMax}) {
+    const auto following = some_bytes(size_bytes, 4);
+    ASSERT_TRUE(writer_->send(owners_number_, message, following).ok());
+    std::optional<Received> received;
+    ASSERT_TRUE(wait([&] { return (received = owner_->receive()).has_value(); }));
+    EXPECT_EQ(received->payload, message);
+    EXPECT_EQ(received->following, following);
+  }
+  const auto longer = some_bytes(kPayloadBytesBeforeMax + 1, 3);
+  EXPECT_FALSE(writer_->send(owners_number_, longer, message).ok());
+  EXPECT_FALSE(writer_->send(owners_number_, message, some_bytes(kFollowingBytesMax + 1, 3)).ok());
+}
+
 TEST_P(EngineTest, RevokedMemoryIsFencedAndItsTargetIsGone) {
   auto source = some_bytes(1000, 4);
   const MutableBytes memory = memory_of_owner(1000);

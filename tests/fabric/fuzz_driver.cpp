@@ -48,11 +48,14 @@ std::vector<Input> corpus() {
                                               Revoked{5, true},
                                               Beat{},
                                               Goodbye{},
-                                              RailsRetired{2, 1}};
+                                              RailsRetired{2, 1},
+                                              DataWithBytes{{std::byte{1}}, 3}};
     for (size_t i = 0; i < std::size(bodies); ++i) {
       if (version == 1 && i > 5) continue;
       Message message{test::Liar::kEngine, 1, bodies[i], {test::Liar::kSession, 1, 2}, version};
-      inputs.push_back(input_of(encode(message)));
+      const auto* data = std::get_if<DataWithBytes>(&message.body);
+      const std::vector<std::byte> following(data == nullptr ? 0 : data->following_bytes);
+      inputs.push_back(input_of(encode(message, {}, following)));
     }
   }
   return inputs;

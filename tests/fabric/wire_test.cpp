@@ -39,7 +39,7 @@ Message some_message() {
   const Doors doors = {{some_bytes(kAddressBytesMax), {some_bytes(30), some_bytes(30)}},
                        {some_bytes(kAddressBytesMax), {}}};
   const Origin origin{{some_number(), some_number()}, some_number(), some_number(), 4711};
-  switch (*rc::gen::inRange(0, 9)) {
+  switch (*rc::gen::inRange(0, 10)) {
     case 0:
       message.body = Hello{some_address(), *rc::gen::arbitrary<uint32_t>(), doors, origin};
       break;
@@ -50,6 +50,7 @@ Message some_message() {
     case 5: message.body = Beat{}; break;
     case 6: message.body = Goodbye{Goodbye::Why::kSilence, *rc::gen::arbitrary<bool>()}; break;
     case 7: message.body = RailsRetired{*rc::gen::arbitrary<uint32_t>(), some_number()}; break;
+    case 8: message.body = DataWithBytes{some_bytes(kPayloadBytesBeforeMax), 0}; break;
     default: message.body = Revoked{some_number(), *rc::gen::arbitrary<bool>()};
   }
   return message;
@@ -86,6 +87,29 @@ TEST(Wire, EveryMessageFitsItsBuffer) {
   EXPECT_LE(encode(Message{1, 2, Hello{address, 3, doors}}).size(), kMessageBytesMax);
   EXPECT_LE(encode(Message{1, 2, Data{std::vector<std::byte>(kPayloadBytesMax)}}).size(),
             kMessageBytesMax);
+}
+
+TEST(Wire, BytesThatFollowAMessageBelongToItAndAreNotSealed) {
+  const Secret secret = Secret::of(std::vector<std::byte>(32, std::byte{7})).value();
+  for (const size_t size_bytes : {size_t{1}, kFollowingBytesMax}) {
+    const std::vector<std::byte> following(size_bytes, std::byte{5});
+    const std::vector<std::byte> payload(kPayloadBytesBeforeMax, std::byte{6});
+    const Message message{
+        1, 2, DataWithBytes{payload, static_cast<uint16_t>(size_bytes)}, {3, 4, 5}};
+    std::vector<std::byte> bytes = encode(message, secret, following);
+    EXPECT_LE(bytes.size(), kMessageBytesMax);
+    EXPECT_EQ(decode_message(bytes, secret).value(), message);
+    EXPECT_TRUE(std::equal(following.begin(), following.end(), bytes.end() - size_bytes));
+    for (size_t i = 6; i < bytes.size(); ++i) {
+      bytes[i] ^= std::byte{1};
+      EXPECT_EQ(decode_message(bytes, secret).ok(), i >= bytes.size() - size_bytes) << i;
+      bytes[i] ^= std::byte{1};
+    }
+    bytes.push_back({});
+    EXPECT_FALSE(decode_message(bytes, secret).ok()) << "longer";
+    bytes.resize(bytes.size() - 2);
+    EXPECT_FALSE(decode_message(bytes, secret).ok()) << "cut";
+  }
 }
 
 TEST(Wire, WhatIsCutOrTooLongIsAnError) {

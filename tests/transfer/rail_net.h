@@ -66,7 +66,11 @@ class RailNet {
     std::map<uint64_t, Cause> ended;  // by piece
   };
 
-  RailNet() { simulation_.advance_clock(simulation::from_us(monotonic_ns() / 1e3)); }
+  /// `answers_writes`: the wire does (fabric's Traits).
+  explicit RailNet(bool answers_writes = false)
+      : network_(simulation_, 5, options(answers_writes)) {
+    simulation_.advance_clock(simulation::from_us(monotonic_ns() / 1e3));
+  }
   ~RailNet() {
     stop();
     for (const auto& side : sides_) side->rail.reset();
@@ -140,8 +144,9 @@ class RailNet {
   }
 
  private:
-  static fabric::sim::NetworkOptions options() {
+  static fabric::sim::NetworkOptions options(bool answers_writes) {
     fabric::sim::NetworkOptions options;
+    options.answers_writes = answers_writes;
     options.lands_when_polled = true;
     options.stops_with_process = true;
     return options;
@@ -163,7 +168,7 @@ class RailNet {
   }
 
   simulation::Simulation simulation_{{}};
-  fabric::sim::Network network_{simulation_, 5, options()};
+  fabric::sim::Network network_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<std::function<void(uint64_t now_ns)>> steps_;
   uint64_t places_ = 0;

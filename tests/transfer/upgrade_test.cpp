@@ -50,6 +50,10 @@ TEST(TransferUpgrade, ThisVersionReadsAndWritesAtAnOlderOwner) {
   owner->fill(Owner::kRead, 2);
   ASSERT_EQ(me.run({me.read(owner->addresses[Owner::kRead], kBytes)}), std::vector{Cause::kDone});
   EXPECT_EQ(wrong_at(me.memory, 2), std::nullopt);
+  me.memory.assign(kBytes, {});
+  ASSERT_EQ(me.run({me.read(owner->addresses[Owner::kRead], 64)}), std::vector{Cause::kDone});
+  EXPECT_EQ(wrong_at(std::span(me.memory).first(64), 2), std::nullopt)
+      << "small reads, as the older owner knows them";
   EXPECT_EQ(me.run({me.write(owner->addresses[Owner::kRead], kBytes)}),
             std::vector{Cause::kNotAllowed});
 }

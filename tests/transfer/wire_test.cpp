@@ -79,7 +79,9 @@ std::vector<RailMessage> all_messages() {
           Notification{1, "name", std::vector<std::byte>(9)},
           NotificationAnswer{1, Cause::kNone},
           ReadGivenUp{1},
-          WriteGivenUp{1}};
+          WriteGivenUp{1},
+          SmallRead{1, 2, 3},
+          SmallReadAnswer{1, Cause::kNone}};
 }
 
 TEST(TransferMessages, AreReadAsTheyWereWrittenAndFitIntoFabrics) {
@@ -120,7 +122,7 @@ TEST(TransferMessages, ACauseThatIsNoneIsAnError) {
     for (const RailMessage& message : std::vector<RailMessage>{
              GrantAnswer{1, cause, 3, 4, {}}, Lent{1, cause}, Refused{{{1, cause}}},
              FileOpened{1, cause, 2, 3}, StageAnswer{cause, 5, {}}, FileWritten{1, cause},
-             NotificationAnswer{1, cause}})
+             NotificationAnswer{1, cause}, SmallReadAnswer{1, cause}})
       EXPECT_FALSE(decode_rail_message(encode(message)).ok()) << message.index();
   }
   for (const Cause cause : {kLastCause, Cause::kNoSpace, Cause::kReadOnly, Cause::kDeviceError})

@@ -49,6 +49,7 @@ OfiDomain::OfiDomain(Provider provider, Station station)
   const bool has_room = info.domain_attr->cq_data_size > sizeof(uint32_t);
   // If the target's CPU makes the progress, it must notice writes, to know when to go on polling.
   tells_landings_ = has_room && info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+  traits_.answers_writes = quirks_.answers_writes;
   if (quirks_.lands_in_order) traits_.batched_writes_max = kBatchedWritesMax;
   if (has_room)
     traits_.segments_max =

@@ -25,6 +25,8 @@ struct Quirks {
   /// Writes to one target land in the order of posting, if they are posted over one connection
   /// (FI_ORDER_WAW). So when one of them has landed, those before it have.
   bool lands_in_order = false;
+  /// See Traits::answers_writes.
+  bool answers_writes = false;
   /// See Traits::removal_fences.
   bool removal_fences = false;
   /// See Traits::closing_fences.

@@ -14,6 +14,7 @@ const Quirks& tcp_quirks() {
                                  .copies_by_cpu = true,
                                  .opens_slowly = true,
                                  .lands_in_order = true,
+                                 .answers_writes = true,
                                  .closing_fences = true,
                                  .drains_before_close = true,
                                  .refuses_second_connection = true,

@@ -31,6 +31,7 @@ std::unique_ptr<Domain> Network::open_domain(int host, uint64_t place,
   nic->traits = {"simulated", options_.removal_fences, options_.closing_fences};
   nic->traits.postings_max = options_.postings_max;
   nic->traits.segments_max = options_.segments_max;
+  nic->traits.answers_writes = options_.answers_writes;
   nic->traits.batched_writes_max = options_.batched_writes_max;
   nic->place = place;
   nic->region_bytes_max = options_.region_bytes_max;

@@ -30,6 +30,7 @@ struct NetworkOptions {
   size_t segments_max = 4;      ///< of one write
   size_t batched_writes_max = 8;
   size_t region_bytes_max = ~size_t{0};  ///< larger memory is refused
+  bool answers_writes = false;           ///< Traits::answers_writes
   double full_chance = 0;                ///< the chance that a queue with room claims to be full
   /// The differences between the domains of providers:
   bool removal_fences = true;
