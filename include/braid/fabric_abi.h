@@ -132,7 +132,8 @@ typedef enum braid_fabric_loss {
   BRAID_FABRIC_NOT_LOST = 0,
   BRAID_FABRIC_NO_ANSWER = 1,   /* it has not answered by connect's limit; only connect gives this
                                    cause */
-  BRAID_FABRIC_UNREACHABLE = 2, /* messages or writes to it have failed */
+  BRAID_FABRIC_UNREACHABLE = 2, /* messages or writes to it have failed, or a
+                                   message of it was lost */
   BRAID_FABRIC_SILENT = 3,      /* it has sent nothing for 5 s, and was given up */
   BRAID_FABRIC_ENDED = 4,       /* its process, on this host, has ended */
   BRAID_FABRIC_LEFT = 5,        /* it has disconnected */

@@ -26,6 +26,7 @@ class ByteWriter {
   }
   template <typename Container>
   void bytes(const Container& values, size_t) {
+    static_assert(sizeof(*values.data()) == 1);
     number(static_cast<Count>(values.size()));
     add(std::as_bytes(std::span(values)));
   }

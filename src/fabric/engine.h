@@ -367,7 +367,6 @@ class Engine final : private Worker::Listener {
   void arrived(uint64_t peer, const Arrival& arrival);
   void handle_from(uint64_t peer, const Welcome& welcome);
   void handle_from(uint64_t peer, Data&& data);
-  void handle_from(uint64_t, DataWithBytes&&) {}  // data_arrived
   void data_arrived(uint64_t peer, std::vector<std::byte>&& payload, Bytes following);
   void handle_from(uint64_t peer, const Credit& credit);
   void handle_from(uint64_t peer, const Revoke& revoke);

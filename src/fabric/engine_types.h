@@ -47,7 +47,7 @@ enum class PeerState : uint8_t { kConnecting, kConnected, kFailed };
 enum class PeerFailure : uint8_t {
   kNone,
   kNoAnswer,  ///< it has not answered by its deadline
-  kNetwork,   ///< what was sent to it has failed, or what it sent was lost
+  kNetwork,   ///< what was sent to it has failed, or (over one rail) a message of it was lost
   kSilent,    ///< it has said nothing for HeartbeatOptions::limit_ns, and was given up
   kEnded,     ///< its process, on this host, has ended
   kLeft,      ///< it has disconnected

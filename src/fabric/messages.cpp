@@ -1,11 +1,18 @@
 // Engine: the messages between engines.
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "fabric/engine.h"
 
 namespace braid::fabric {
+namespace {
+
+// Data messages to one peer that are queued or under way.
+constexpr size_t kUnsentMax = 256;
+
+}  // namespace
 
 void Engine::tell(uint64_t id, decltype(Message::body) body) {
   const Peer* peer = find_live(id);
@@ -90,11 +97,14 @@ Status Engine::send(uint64_t id, Bytes payload, Bytes following) {
     return Status::error("the peer is not connected");
   const size_t bytes_max = following.empty() ? kPayloadBytesMax : kPayloadBytesBeforeMax;
   if (payload.size() > bytes_max || following.size() > kFollowingBytesMax)
-    return Status::error("a message has at most " + std::to_string(bytes_max) +
-                             " bytes, and at most " + std::to_string(kFollowingBytesMax) +
-                             " follow it",
-                         "Write larger things into memory that the peer has granted");
-  if (peer->credits == 0)
+    return Status::error(
+        "a message has at most " + std::to_string(bytes_max) +
+            (following.empty()
+                 ? std::string(" bytes")
+                 : " bytes if " + std::to_string(kFollowingBytesMax) + " or fewer follow it"),
+        "Write larger things into memory that the peer has granted");
+  // A peer may grant any number of credits, and take nothing.
+  if (peer->credits == 0 || messages_for(*peer) >= kUnsentMax)
     return Status::error("the peer has no buffer for another message now", "Try again later");
   --peer->credits;
   if (following.empty())
@@ -156,15 +166,19 @@ void Engine::handle(Bytes bytes) {
   // The peer has come back, and does not know yet that it was given up.
   const bool is_to_know = peer.state == PeerState::kFailed && messages_for(peer) == 0;
   const bool is_goodbye = std::holds_alternative<Goodbye>(message.body);
-  if (auto* data = std::get_if<DataWithBytes>(&message.body))
-    data_arrived(*id, std::move(data->payload), bytes.last(data->following_bytes));
-  else
-    std::visit([&](auto& body) { handle_from(*id, std::move(body)); }, message.body);
+  const auto handle_body = [&](auto& body) {
+    if constexpr (std::is_same_v<decltype(body), DataWithBytes&>)
+      data_arrived(*id, std::move(body.payload), bytes.last(body.following_bytes));
+    else
+      handle_from(*id, std::move(body));
+  };
+  std::visit(handle_body, message.body);
   if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
 
 /// With several rails a message may lie on one that stands still, and its sender may send it again
-/// over another.
+/// over another. (Older libraries may leave out a connection's first number, after a Hello that
+/// came late: such a peer is given up once, and connects again.)
 void Engine::note_missing(Peer& peer) const {
   if (mailboxes_.size() > 1) return;
   const uint64_t missing = peer.heard.missing();
@@ -202,6 +216,7 @@ void Engine::forget_arrival(uint64_t id) {
   if (options_.processes != nullptr) options_.processes->forget(id);
   peer.has_arrived = false;
   peer.credits = 0;
+  peer.sequence = 0;  // the connection that lives has heard nothing
   peer.heard = {};
   note_missing(peer);
   for (size_t i = 0; i < peer.routes.size(); ++i) {

@@ -174,7 +174,7 @@ void Engine::connected(uint64_t id) {
   Peer& peer = *peers_.find(id);
   peer.state = PeerState::kConnected;
   peer.was_connected = true;
-  peer.pulse = {awake_.now_ns(), awake_.now_ns()};
+  peer.pulse.heard_ns = peer.pulse.told_ns = awake_.now_ns();
   look_after_peers_ns_ = look_at_processes_ns_ = now_ns_;
   completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
   if (peer.is_newcomer) {

@@ -260,6 +260,8 @@ Result<Message> decode_message(Bytes bytes, const Secret& secret) {
   session_fields(reader, message.session);
   read_body(reader, body, message.body);
   if (Status wrong = check(reader, bytes, secret, "message"); !wrong.ok()) return wrong;
+  if (reader.following_bytes() > kFollowingBytesMax)
+    return Status::error("too many bytes follow this message");
   if (DataWithBytes* data = std::get_if<DataWithBytes>(&message.body))
     data->following_bytes = reader.following_bytes();
   if (Hello* hello = std::get_if<Hello>(&message.body)) {

@@ -85,7 +85,8 @@ bool Rail::is_open(uint64_t id) const {
 bool Rail::serves(uint64_t id) const {
   const Link* link = links_.find(id);
   return link != nullptr && !link->is_closed &&
-         (!link->grants.empty() || !link->lent.empty() || link->stage != nullptr);
+         (!link->grants.empty() || !link->lent.empty() || link->stage != nullptr ||
+          link->reads_small);
 }
 
 uint64_t Rail::generation(uint64_t id) const {

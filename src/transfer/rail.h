@@ -41,8 +41,7 @@
 
 namespace braid::transfer {
 
-/// A question without an answer for this long is asked again: a connection that breaks may have
-/// swallowed either, also one that a link outlives.
+/// A question without an answer for this long is asked again: either may have been swallowed.
 inline constexpr uint64_t kAskAgainNs = 500'000'000;
 
 class Rail {
@@ -166,6 +165,7 @@ class Rail {
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
     size_t lent_max = 64;  // above this size, loans that were taken back are removed from `lent`
+    bool reads_small = false;                 // it has asked by SmallRead
     std::vector<Refusal> refusals;            // to be sent
     size_t serving = 0;                       // reads of the peer under way
     std::map<uint64_t, FolderReads> folders;  // by the folder's number in Exports

@@ -195,6 +195,7 @@ void Rail::start_read(uint64_t id, Link& link, const Piece& piece) {
 }
 
 void Rail::start_lent_read(uint64_t id, Link& link, const Piece& piece) {
+  if (!regions_.contains(piece.buffer)) return ended(piece.id, Cause::kLocalMemory);
   const auto known = link.loans.find(piece.buffer);
   if (known == link.loans.end() || !known->second.is_confirmed) {
     link.waiting.push_back(piece);

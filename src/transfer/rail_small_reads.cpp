@@ -42,6 +42,7 @@ void Rail::take_answer(uint64_t id, Link& link, const SmallReadAnswer& answer, B
   if (answer.cause == Cause::kOtherWay) return start_lent_read(id, link, piece);
   if (answer.cause != Cause::kNone) return ended(piece.id, answer.cause);
   if (bytes.size() != piece.local.size()) {
+    ++link.counts.failures;
     ended(piece.id, Cause::kPathFailed);
     return lose(id, fabric::PeerFailure::kTooMuch);
   }
@@ -54,6 +55,7 @@ void Rail::take_answer(uint64_t id, Link& link, const SmallReadAnswer& answer, B
 void Rail::end_small_reads(uint64_t id) {
   std::erase_if(small_reads_, [&](const auto& each) {
     if (each.second.link != id) return false;
+    ++links_.find(id)->counts.failures;
     ended(each.first, Cause::kPathFailed);
     return true;
   });
@@ -62,6 +64,7 @@ void Rail::end_small_reads(uint64_t id) {
 // ---- The peer reads ----
 
 void Rail::serve(Link& link, const SmallRead& read) {
+  link.reads_small = true;
   SmallReadAnswer answer;
   answer.id = read.id;
   const Buffer* buffer = nullptr;

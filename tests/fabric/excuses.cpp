@@ -24,6 +24,15 @@ bool World::may_be_swallowed(const Process& a, const Process& b) const {
   return faults_.swallows(&a, &b, std::nullopt, now_ns());
 }
 
+/// The next message after one that was swallowed came before the silence was too long, and the peer
+/// was given up as long after that.
+bool World::may_have_lost_a_message(const Process& a, const Process& b) const {
+  const HeartbeatOptions& beats = engine_options_.heartbeat;
+  const uint64_t ago_ns =
+      2 * (beats.limit_ns + beats.interval_ns) + faults_.delay_ns(&a, &b, now_ns());
+  return faults_.swallows(&a, &b, std::nullopt, now_ns(), now_ns() - std::min(now_ns(), ago_ns));
+}
+
 /// A newcomer that answers so late is forgotten.
 bool World::may_have_missed_the_handshake(const Process& a, const Process& b) const {
   constexpr uint64_t kTravelNs = 500'000;
@@ -72,7 +81,7 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
       return may_be_half_met(process, other) || are_parted(process, other);
     case PeerFailure::kNetwork:
       return faults_.fails_on_all(&process, &other, rails_, 0, now_ns()) ||
-             (rails_ == 1 && may_be_swallowed(process, other));
+             (rails_ == 1 && may_have_lost_a_message(process, other));
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) || may_have_missed_the_handshake(process, other) ||

@@ -32,8 +32,9 @@ bool Faults::fails_on_all(Process a, Process b, size_t rails, uint64_t from_ns,
   return true;
 }
 
-bool Faults::swallows(Process a, Process b, std::optional<size_t> rail, uint64_t to_ns) const {
-  return any(a, b, 0, to_ns, [&](const One& one) {
+bool Faults::swallows(Process a, Process b, std::optional<size_t> rail, uint64_t to_ns,
+                      uint64_t from_ns) const {
+  return any(a, b, from_ns, to_ns, [&](const One& one) {
     return one.what == Fault::kCrash || (one.what == Fault::kSilent && (!rail || one.rail == rail));
   });
 }

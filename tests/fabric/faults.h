@@ -33,7 +33,8 @@ class Faults {
   /// One that was tried over every rail may have failed on all.
   bool fails_on_all(Process a, Process b, size_t rails, uint64_t from_ns, uint64_t to_ns) const;
   /// Some that were under way by then may never be heard of again, on this rail or on any.
-  bool swallows(Process a, Process b, std::optional<size_t> rail, uint64_t to_ns) const;
+  bool swallows(Process a, Process b, std::optional<size_t> rail, uint64_t to_ns,
+                uint64_t from_ns = 0) const;
   /// `listener` may have heard nothing of `speaker` for `silence_ns` before `to`. Each rail that
   /// breaks may take one beat; `beats_max` that are missed are too many.
   bool silences(Process speaker, Process listener, size_t rails, size_t beats_max,

@@ -42,6 +42,11 @@ TEST(LateHelloTest, AHelloThatComesLateDoesNotKeepAnEngineFromConnecting) {
   EXPECT_EQ(memory, source);
   ASSERT_TRUE(late.engine->send(peer, Bytes(source).first(3)).ok());
   EXPECT_TRUE(net.run(5'000, [&] { return writer.receive().has_value(); }));
+
+  net.run(20'000);  // much longer than a peer may be silent, or a message of it be missing
+  EXPECT_EQ(late.engine->peer_state(peer).value(), PeerState::kConnected);
+  EXPECT_TRUE(writer.find_peer(late.engine->address().engine).has_value());
+  EXPECT_FALSE(late.engine->next_failed().has_value());
 }
 
 }  // namespace

@@ -133,6 +133,21 @@ TEST(Lies, WhoAsksWithoutEndAndTakesNoAnswerIsGivenUp) {
   EXPECT_EQ(owner.engine->peer_failure(peer).value(), PeerFailure::kTooMuch);
 }
 
+TEST(Lies, CreditsWithoutEndFillNoMemory) {
+  SmallNet net;
+  SmallNet::Node& owner = net.add(1);
+  Liar liar(net, 50, owner);
+  ASSERT_TRUE(liar.shake_hands(net));
+  liar.send(liar.next(Credit{~uint32_t{0}}));
+  net.run(1'000);  // and takes nothing
+  const uint64_t peer = *owner.engine->find_peer(Liar::kEngine);
+  size_t sent = 0;
+  while (sent < 10'000 && owner.engine->send(peer, {}).ok()) ++sent;
+  EXPECT_GT(sent, 16u);
+  EXPECT_LE(sent, 256u);
+  EXPECT_EQ(owner.engine->peer_state(peer).value(), PeerState::kConnected);
+}
+
 /// As when one of two rails is silent for a while.
 TEST(Lies, AMessageThatManyOvertakeIsTakenOnce) {
   SmallNet net;

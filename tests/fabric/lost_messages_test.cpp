@@ -2,9 +2,11 @@
 // at once. Whoever misses a message cannot obey it, so the peer is given up.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "fabric/liar.h"
 #include "fabric/small_net.h"
 
 namespace braid::fabric {
@@ -71,6 +73,27 @@ TEST_F(LostMessagesTest, ABeatShowsThatTheLastOneIsLost) {
   lose_one();
   net_.run(kLimitUs + 3 * kIntervalUs);
   EXPECT_EQ(failure(), PeerFailure::kNetwork);
+}
+
+/// Its answer to the Welcome, which would have been its first message.
+TEST_F(LostMessagesTest, SoIsOneWhoseFirstMessageIsLost) {
+  SmallNet::Node& owner = net_.add(1);
+  test::Liar peer(net_, 50, owner);
+  peer.send(peer.hello());
+  ASSERT_TRUE(net_.run(10'000, [&] {
+    for (const Message& message : peer.look()) peer.victims_session = message.session.from;
+    return peer.victims_session != 0;
+  }));
+  (void)peer.next(Beat{});
+  std::optional<uint64_t> number;
+  for (double at_us = 0; at_us < 2 * kLimitUs; at_us += 500) {
+    peer.send(peer.next(Beat{}));
+    net_.run(500);
+    peer.look();
+    if (!number) number = owner.engine->find_peer(test::Liar::kEngine);
+  }
+  ASSERT_TRUE(number) << "it was connected";
+  EXPECT_EQ(owner.engine->peer_failure(*number).value(), PeerFailure::kNetwork);
 }
 
 /// It lies on a rail that stands still, and others overtake it on the other rail.

@@ -110,6 +110,9 @@ TEST(Wire, BytesThatFollowAMessageBelongToItAndAreNotSealed) {
     bytes.resize(bytes.size() - 2);
     EXPECT_FALSE(decode_message(bytes, secret).ok()) << "cut";
   }
+  const std::vector<std::byte> many(kFollowingBytesMax + 1);
+  const Message message{1, 2, DataWithBytes{{}, static_cast<uint16_t>(many.size())}, {3, 4, 5}};
+  EXPECT_FALSE(decode_message(encode(message, secret, many), secret).ok());
 }
 
 TEST(Wire, WhatIsCutOrTooLongIsAnError) {

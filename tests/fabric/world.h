@@ -119,6 +119,7 @@ class World {
   Process& process_of(uint64_t engine) const;
   bool are_parted(const Process& a, const Process& b) const;
   bool may_be_swallowed(const Process& a, const Process& b) const;
+  bool may_have_lost_a_message(const Process& a, const Process& b) const;
   bool may_have_missed_the_handshake(const Process& a, const Process& b) const;
   bool may_be_half_met(const Process& a, const Process& b) const;
   bool are_half_met(const Process& a, const Process& b) const;

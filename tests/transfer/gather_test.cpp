@@ -124,8 +124,7 @@ TEST(TransferRefusals, LeaveTheWayUp) {
   EXPECT_EQ(state, "up");
 }
 
-/// A peer that still uses the connection keeps it when this side has closed its segment.
-TEST(TransferLinks, AreKeptForThePeerThatUsesThem) {
+void expect_kept_for_a_peer_that_reads(size_t size_bytes) {
   Transfer::Options options;
   options.providers = {"tcp;ofi_rxm"};
   Transfer ours = Transfer::open(options).value();
@@ -138,7 +137,7 @@ TEST(TransferLinks, AreKeptForThePeerThatUsesThem) {
   const auto here = theirs.open_segment(ours.name().value(), Initiator::kLimit).value();
   const auto read = [&] {
     const Transfer::Request request{here, Transfer::Operation::kRead, other.data(),
-                                    reinterpret_cast<uint64_t>(memory.data()), kBytes};
+                                    reinterpret_cast<uint64_t>(memory.data()), size_bytes};
     const auto batch = theirs.submit({request}).value();
     EXPECT_TRUE(theirs.wait(batch, Initiator::kLimit).value());
     EXPECT_TRUE(theirs.outcomes(batch).value().front().is_done());
@@ -155,6 +154,14 @@ TEST(TransferLinks, AreKeptForThePeerThatUsesThem) {
   bool was_kept = false;
   for (int attempt = 0; attempt < 5 && !was_kept; ++attempt) was_kept = is_kept();
   EXPECT_TRUE(was_kept) << theirs.report(Transfer::Form::kText).value();
+}
+
+/// A peer that still uses the connection keeps it when this side has closed its segment.
+TEST(TransferLinks, AreKeptForThePeerThatUsesThem) { expect_kept_for_a_peer_that_reads(kBytes); }
+
+/// It is lent nothing, and lends nothing.
+TEST(TransferLinks, AreKeptForThePeerThatMakesSmallReads) {
+  expect_kept_for_a_peer_that_reads(4096);
 }
 
 }  // namespace

@@ -57,8 +57,11 @@ class SmallReadsTest : public testing::Test {
     EXPECT_EQ(me_.ended[1], Cause::kPathFailed);
     EXPECT_EQ(wrong_at(mine_, 2), std::nullopt);
   }
-  /// A question by a loan makes the owner hold something of this side's.
-  bool has_lent() const { return owner_.rail->serves(links_of_owner()); }
+  /// The peer has to give it back first. Ends what the test does with the buffer.
+  bool is_lent(uint64_t buffer) {
+    me_.rail->retire_buffer(buffer);
+    return me_.rail->holds_buffer(buffer);
+  }
   uint64_t links_of_owner() const { return owner_.up.front().link; }
 
   RailNet net_{true};
@@ -81,7 +84,7 @@ TEST_F(SmallReadsTest, BringTheBytesAndLendNothing) {
         std::equal(rest.begin() + 7 + size_bytes, rest.end(), mine_.begin() + 7 + size_bytes));
     EXPECT_TRUE(std::equal(rest.begin(), rest.begin() + 7, mine_.begin()));
   }
-  EXPECT_FALSE(has_lent());
+  EXPECT_FALSE(is_lent(buffer_));
   EXPECT_EQ(me_.rail->statistics().front().read_bytes, 1 + 100 + kSmallReadBytesMax);
   EXPECT_EQ(owner_.rail->statistics().front().served_bytes, 1 + 100 + kSmallReadBytesMax);
 }
@@ -89,7 +92,7 @@ TEST_F(SmallReadsTest, BringTheBytesAndLendNothing) {
 TEST_F(SmallReadsTest, LargerOnesGoByALoan) {
   ASSERT_EQ(read(piece(1, kSmallReadBytesMax + 1)), Cause::kNone);
   EXPECT_EQ(wrong_at(MutableBytes(mine_).first(kSmallReadBytesMax + 1), 1), std::nullopt);
-  EXPECT_TRUE(has_lent());
+  EXPECT_TRUE(is_lent(buffer_));
 }
 
 TEST_F(SmallReadsTest, SeveralAtOnceGoByALoan) {
@@ -97,7 +100,7 @@ TEST_F(SmallReadsTest, SeveralAtOnceGoByALoan) {
   ASSERT_TRUE(net_.run(100'000, [&] { return me_.ended.size() == 2; }));
   for (const auto& [id, cause] : me_.ended) EXPECT_EQ(cause, Cause::kNone) << id;
   EXPECT_EQ(wrong_at(MutableBytes(mine_).first(2000), 1), std::nullopt);
-  EXPECT_TRUE(has_lent());
+  EXPECT_TRUE(is_lent(buffer_));
 }
 
 TEST_F(SmallReadsTest, AreRefusedWithTheirCauses) {
@@ -116,7 +119,7 @@ TEST_F(SmallReadsTest, OfMemoryOfAGpuGoByALoan) {
   from_gpu.address = reinterpret_cast<uint64_t>(of_gpu_.data());
   ASSERT_EQ(read(from_gpu), Cause::kNone);
   EXPECT_EQ(wrong_at(from_gpu.local, 1), std::nullopt);
-  EXPECT_TRUE(has_lent());
+  EXPECT_TRUE(is_lent(buffer_));
 }
 
 TEST_F(SmallReadsTest, IntoMemoryOfAGpuGoByALoan) {
@@ -125,7 +128,7 @@ TEST_F(SmallReadsTest, IntoMemoryOfAGpuGoByALoan) {
   to_gpu.local = MutableBytes(of_gpu_).first(64);
   ASSERT_EQ(read(to_gpu), Cause::kNone);
   EXPECT_EQ(wrong_at(to_gpu.local, 1), std::nullopt);
-  EXPECT_TRUE(has_lent());
+  EXPECT_TRUE(is_lent(to_gpu.buffer));
 }
 
 TEST_F(SmallReadsTest, EndWithTheirLinkAndLandNowhereLater) {
@@ -139,6 +142,20 @@ TEST_F(SmallReadsTest, EndWithTheirLinkAndLandNowhereLater) {
   net_.resume(owner_);
   net_.run(100'000);
   EXPECT_EQ(wrong_at(mine_, 2), std::nullopt);
+}
+
+TEST_F(SmallReadsTest, EndWithTheirLinkAlsoBeforeTheyAreAskedFor) {
+  for (const uint64_t id : {1, 2}) me_.rail->post(link_, piece(id, 100));
+  me_.rail->close(link_);
+  ASSERT_TRUE(net_.run(100, [&] { return me_.ended.size() == 2; }));
+  for (const auto& [id, cause] : me_.ended) EXPECT_EQ(cause, Cause::kPathFailed) << id;
+}
+
+TEST_F(SmallReadsTest, ALargerOneIsRefusedAndTheNextIsAnswered) {
+  me_.rail->send(link_, SmallRead{99, reinterpret_cast<uint64_t>(theirs_.data()), 5000});
+  net_.run(1'000);
+  EXPECT_EQ(read(piece(1, 100)), Cause::kNone);
+  EXPECT_TRUE(me_.lost.empty() && owner_.lost.empty());
 }
 
 TEST_F(SmallReadsTest, AnAnswerThatNobodyAskedForLandsNowhere) {

@@ -1,7 +1,7 @@
 // Decides when to send a peer a beat, and when to give a peer up: it is silent, or a message of it
-// was lost. A connection that breaks may swallow a message without a word to either side; the next
-// beat shows that it is missing. Pure: it decides from the times at which the peer was heard and
-// told, and the present time.
+// was lost. A connection that breaks may swallow a message without a word to either side; over one
+// rail the next beat shows that it is missing. Pure: it decides from the times at which the peer
+// was heard and told, and the present time.
 //
 // Time here is the engine's awake time: it passes only while the engine looks (AwakeClock). After a
 // process was stopped, its peers do not count as silent: their messages of that time lie in its
