@@ -96,15 +96,7 @@ TEST_P(LostQuestionsTest, EndWithTheirLinkThoughOthersAreAnswered) {
 TEST(LostHelloTest, ALinkWithoutAHelloIsLost) {
   RailNet net;
   RailNet::Side& me = net.add();
-  fabric::EngineOptions options;
-  options.engine = 77;
-  std::vector<std::unique_ptr<fabric::Domain>> domains;
-  domains.push_back(net.open_domain(net.add_host()));
-  const auto owner = fabric::Engine::open(std::move(domains), options).value();
-  net.also([&](uint64_t now_ns) {
-    while (owner->step(now_ns)) {
-    }
-  });
+  const auto owner = net.add_stranger();
   const uint64_t link =
       me.rail->dial({9, 9}, fabric::encode(owner->address()), net.now_ns() + 100'000'000).value();
   net.run(1'000'000);

@@ -158,22 +158,14 @@ TEST_F(TransferPeers, AWriteThatLeavesItsRangeFailsNoOtherAtItsAddress) {
 
 /// It speaks fabric's protocol, and takes no message that it is sent.
 TEST_F(TransferPeers, OneThatAsksAndHearsNoAnswerIsShutOut) {
-  fabric::EngineOptions options;
-  options.engine = 77;
-  std::vector<std::unique_ptr<fabric::Domain>> domains;
-  domains.push_back(net.open_domain(net.add_host()));
-  const auto stranger = fabric::Engine::open(std::move(domains), options).value();
-  net.also([&](uint64_t now_ns) {
-    while (stranger->step(now_ns)) {
-    }
-  });
+  const auto stranger = net.add_stranger();
   const auto at = fabric::decode_address(owner.rail->address()).value();
   const uint64_t peer = stranger->connect(at, net.now_ns() + 100'000'000).value();
   const auto say = [&](const RailMessage& message) {
     return net.run(
         100'000, [&] { return !owner.lost.empty() || stranger->send(peer, encode(message)).ok(); });
   };
-  ASSERT_TRUE(say(Hello{{9, 9}, options.engine, 1}));
+  ASSERT_TRUE(say(Hello{{9, 9}, RailNet::kStranger, 1}));
   ASSERT_TRUE(net.run(100'000, [&] { return owner.up.size() == 1; }));
   const Reads outside{std::vector<ReadRequest>(kReadsInMessage)};
   for (int said = 0; owner.lost.empty() && said < 20'000; ++said) ASSERT_TRUE(say(outside));

@@ -94,6 +94,21 @@ class RailNet {
   int add_host() {
     return network_.add_host([] {});
   }
+  /// A process that speaks fabric's protocol, as that engine, and says and takes no message by
+  /// itself. Ends after `stop`.
+  std::unique_ptr<fabric::Engine> add_stranger(uint64_t number = kStranger) {
+    fabric::EngineOptions options;
+    options.engine = number;
+    std::vector<std::unique_ptr<fabric::Domain>> domains;
+    domains.push_back(open_domain(add_host()));
+    auto stranger = fabric::Engine::open(std::move(domains), options).value();
+    also([engine = stranger.get()](uint64_t now_ns) {
+      while (engine->step(now_ns)) {
+      }
+    });
+    return stranger;
+  }
+  static constexpr uint64_t kStranger = 77;
   /// What `run` is to do beside the rails, at each time.
   void also(std::function<void(uint64_t now_ns)> step) { steps_.push_back(std::move(step)); }
   uint64_t add_buffer(Side& side, MutableBytes memory, Rights rights) {

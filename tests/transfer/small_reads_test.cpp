@@ -172,21 +172,13 @@ TEST_F(SmallReadsTest, SoDoesALongerOne) { expect_that_ends_the_link(11); }
 /// It speaks as an engine of the fabric, and reads no message: each that waits for it is kept.
 TEST_F(SmallReadsTest, APeerThatTakesNoAnswersFillsNoMemoryWithThem) {
   constexpr uint64_t kAsked = 1000;
-  fabric::EngineOptions options;
-  options.engine = 77;
-  std::vector<std::unique_ptr<fabric::Domain>> domains;
-  domains.push_back(net_.open_domain(net_.add_host()));
-  const auto asker = fabric::Engine::open(std::move(domains), options).value();
-  net_.also([&](uint64_t now_ns) {
-    while (asker->step(now_ns)) {
-    }
-  });
+  const auto asker = net_.add_stranger();
   const auto address = fabric::decode_address(owner_.rail->address()).value();
   const uint64_t peer = asker->connect(address, net_.now_ns() + 100'000'000).value();
   const auto say = [&](const RailMessage& message) {
     EXPECT_TRUE(net_.run(10'000, [&] { return asker->send(peer, encode(message)).ok(); }));
   };
-  say(Hello{{5, 5}, 77, 1});
+  say(Hello{{5, 5}, RailNet::kStranger, 1});
   ASSERT_TRUE(net_.run(10'000, [&] { return owner_.up.size() == 2; }));
   const auto at = reinterpret_cast<uint64_t>(theirs_.data());
   for (uint64_t id = 1; id <= kAsked; ++id) say(SmallRead{id, at, kSmallReadBytesMax});

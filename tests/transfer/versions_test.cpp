@@ -150,17 +150,11 @@ TEST_F(TransferVersions, ASegmentWhoseRailsTurnOutToBeOfAnotherVersionIsSeenToBe
 
 /// It speaks this side's fabric, and a later version of what transfers say over it.
 TEST_F(TransferVersions, ARailThatAnswersInAnotherVersionIsOne) {
-  fabric::EngineOptions options;
-  options.engine = 77;
-  std::vector<std::unique_ptr<fabric::Domain>> domains;
-  domains.push_back(net.open_domain(net.add_host()));
-  const auto later = fabric::Engine::open(std::move(domains), options).value();
-  Hello hello{owner.who, options.engine, 1};
+  const auto later = net.add_stranger();
+  Hello hello{owner.who, RailNet::kStranger, 1};
   hello.version_oldest = kVersionNewest + 1;
   hello.version = kVersionNewest + 2;
-  net.also([&](uint64_t now_ns) {
-    while (later->step(now_ns)) {
-    }
+  net.also([&](uint64_t) {
     while (const auto peer = later->accept()) EXPECT_TRUE(later->send(*peer, encode(hello)).ok());
   });
   open({"sim"});
@@ -179,18 +173,11 @@ class Writer {
   Writer(RailNet& net, uint16_t version) : net_(net) {
     owner_.owned.jobs = std::make_unique<JobsAtOnce>(Cause::kNoSpace);
     EXPECT_TRUE(owner_.owned.exports.add("out", testing::TempDir(), kMayWrite).ok());
-    fabric::EngineOptions options;
-    options.engine = 100 + version;
-    std::vector<std::unique_ptr<fabric::Domain>> domains;
-    domains.push_back(net.open_domain(net.add_host()));
-    engine_ = fabric::Engine::open(std::move(domains), options).value();
-    net.also([this](uint64_t now_ns) {
-      while (engine_->step(now_ns)) {
-      }
-    });
+    const uint64_t number = 100u + version;
+    engine_ = net.add_stranger(number);
     const fabric::Address there = fabric::decode_address(owner_.rail->address()).value();
     peer_ = engine_->connect(there, net.now_ns() + 100'000'000).value();
-    Hello hello{{8, 8}, options.engine, 1};
+    Hello hello{{8, 8}, number, 1};
     hello.version = version;
     (void)ask<Hello>(hello);
   }
