@@ -86,7 +86,7 @@ bool Rail::serves(uint64_t id) const {
   const Link* link = links_.find(id);
   return link != nullptr && !link->is_closed &&
          (!link->grants.empty() || !link->lent.empty() || link->stage != nullptr ||
-          link->reads_small);
+          link->has_served_small);
 }
 
 uint64_t Rail::generation(uint64_t id) const {
@@ -123,12 +123,11 @@ void Rail::end_link(uint64_t id, bool is_broken) {
   link.is_closed = true;
   if (std::find(unsettled_.begin(), unsettled_.end(), id) == unsettled_.end())
     unsettled_.push_back(id);
-  for (const Piece& piece : std::exchange(link.waiting, {})) ended(piece.id, Cause::kPathFailed);
-  for (const Piece& piece : std::exchange(link.writes, {})) ended(piece.id, Cause::kPathFailed);
-  for (const Piece& piece : std::exchange(link.reads, {})) ended(piece.id, Cause::kPathFailed);
-  for (const Piece& piece : std::exchange(link.small_reads, {}))
-    ended(piece.id, Cause::kPathFailed);
-  end_small_reads(id);
+  for (auto* unposted : {&link.waiting, &link.writes, &link.reads, &link.small_reads})
+    for (const Piece& piece : std::exchange(*unposted, {})) ended(piece.id, Cause::kPathFailed);
+  link.counts.failures += link.small_asked.size();
+  for (const auto& [number, piece] : std::exchange(link.small_asked, {}))
+    ended(number, Cause::kPathFailed);  // an answer that comes later is dropped
   end_file_pieces(id);
   end_file_reads(link);
   for (const auto& [buffer, grant] : link.grants) link.closed_grants.push_back(grant.grant);

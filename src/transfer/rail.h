@@ -44,6 +44,9 @@ namespace braid::transfer {
 /// A question without an answer for this long is asked again: either may have been swallowed.
 inline constexpr uint64_t kAskAgainNs = 500'000'000;
 
+/// The limit of a write. The scheduler gives it up long before.
+inline constexpr uint64_t kLongestNs = 30'000'000'000;
+
 class Rail {
  public:
   /// `owned` must outlive the rail. It says what peers may access.
@@ -156,16 +159,17 @@ class Rail {
     std::map<uint64_t, Granted> granted;  // by address
     std::optional<GrantRequest> asked;    // has no answer yet
     uint64_t asked_ns = 0;
-    std::unordered_map<uint64_t, Loan> loans;  // by buffer
-    std::vector<Piece> waiting;                // for a grant or a loan
-    std::vector<Piece> writes;                 // granted, to be posted at the next push
-    std::vector<Piece> reads;                  // lent, to be asked for at the next push
-    std::vector<Piece> small_reads;            // to be asked for at the next push
+    std::unordered_map<uint64_t, Loan> loans;         // by buffer
+    std::vector<Piece> waiting;                       // for a grant or a loan
+    std::vector<Piece> writes;                        // granted, to be posted at the next push
+    std::vector<Piece> reads;                         // lent, to be asked for at the next push
+    std::vector<Piece> small_reads;                   // to be asked for at the next push
+    std::unordered_map<uint64_t, Piece> small_asked;  // those without an answer, by their numbers
     // For reads and writes of the peer.
     std::unordered_map<uint64_t, fabric::Granted> grants;  // by buffer
     std::unordered_map<uint64_t, uint64_t> lent;           // targets, by number
     size_t lent_max = 64;  // above this size, loans that were taken back are removed from `lent`
-    bool reads_small = false;                 // it has asked by SmallRead
+    bool has_served_small = false;            // it has asked by SmallRead
     std::vector<Refusal> refusals;            // to be sent
     size_t serving = 0;                       // reads of the peer under way
     std::map<uint64_t, FolderReads> folders;  // by the folder's number in Exports
@@ -248,10 +252,6 @@ class Rail {
     uint64_t ticket = 0;
     uint64_t part = 0;  // of a file: FilePart or ReadPart
   };
-  struct SmallReading {
-    uint64_t link = 0;
-    Piece piece;
-  };
   /// Slices that go as one write.
   struct Gathered {
     uint64_t region = 0;
@@ -318,7 +318,6 @@ class Rail {
   bool goes_in_message(const Link& link, const Piece& piece) const;
   void post_small_reads(uint64_t id, Link& link);
   void take_answer(uint64_t id, Link& link, const SmallReadAnswer& answer, Bytes bytes);
-  void end_small_reads(uint64_t id);
   void serve(Link& link, const SmallRead& read);
 
   // rail_owner.cpp: the peer reads and writes
@@ -381,11 +380,10 @@ class Rail {
   std::unordered_map<uint64_t, uint64_t> link_of_peer_;
   std::vector<uint64_t> unsettled_;  // links that are not up yet, or closed and not fenced
   std::vector<uint64_t> marked_;     // links with something to send
-  std::unordered_map<uint64_t, uint64_t> regions_;          // by buffer
-  std::vector<uint64_t> retired_;                           // buffers
-  fabric::SlotMap<UnderWay> under_way_;                     // by request
-  std::unordered_map<uint64_t, uint64_t> reading_;          // requests, by piece
-  std::unordered_map<uint64_t, SmallReading> small_reads_;  // under way, by piece
+  std::unordered_map<uint64_t, uint64_t> regions_;  // by buffer
+  std::vector<uint64_t> retired_;                   // buffers
+  fabric::SlotMap<UnderWay> under_way_;             // by request
+  std::unordered_map<uint64_t, uint64_t> reading_;  // requests, by piece
   std::vector<RailEvent> events_;
   std::vector<GivenUp> given_up_;
   fabric::SlotMap<FilePiece> file_pieces_;

@@ -10,7 +10,6 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kLongestNs = 30'000'000'000;
 constexpr size_t kServingMax = 1 << 14;
 constexpr size_t kPartsMax = 4096;      // of a read: as many slices as fabric cuts a write into
 constexpr size_t kHeldMax = 256;        // parts of memory, of all links together;

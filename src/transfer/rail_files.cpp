@@ -8,7 +8,6 @@
 namespace braid::transfer {
 namespace {
 
-constexpr uint64_t kLongestNs = 30'000'000'000;
 constexpr size_t kWriteParts = 8;  // of a link
 
 }  // namespace

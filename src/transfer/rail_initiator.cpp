@@ -7,9 +7,6 @@
 namespace braid::transfer {
 namespace {
 
-/// The limit of a write. The scheduler gives it up long before.
-constexpr uint64_t kLongestNs = 30'000'000'000;
-
 /// The cause as the scheduler sees it: another way may reach the memory.
 Cause seen_here(Cause cause) { return cause == Cause::kOtherWay ? Cause::kPathFailed : cause; }
 

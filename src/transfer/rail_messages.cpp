@@ -57,9 +57,6 @@ void fields(Archive& archive, M& m) {
     archive.number(m.id);
     archive.number(m.address);
     archive.number(m.size_bytes);
-  } else if constexpr (kIs<M, SmallReadAnswer>) {
-    archive.number(m.id);
-    cause(archive, m.cause);
   } else if constexpr (kIs<M, Reads>) {
     archive.list(m.reads, kReadsInMessage, [&](auto& each) { fields(archive, each); });
   } else if constexpr (kIs<M, Refusal>) {
@@ -103,7 +100,7 @@ void fields(Archive& archive, M& m) {
     archive.number(m.position);
     archive.number(m.size_bytes);
     archive.number(m.offset_bytes);
-  } else if constexpr (kIs<M, FileWritten>) {
+  } else if constexpr (kIs<M, FileWritten> || kIs<M, SmallReadAnswer>) {
     archive.number(m.id);
     cause(archive, m.cause);
   } else {

@@ -26,7 +26,7 @@ void Rail::post_small_reads(uint64_t id, Link& link) {
     if (link.is_closed) {  // by an earlier one: nothing would end those behind it
       ended(piece.id, Cause::kPathFailed);
     } else if (is_alone) {
-      small_reads_[piece.id] = {id, piece};
+      link.small_asked[piece.id] = piece;
       send(id, SmallRead{piece.id, piece.address, piece.local.size()});
     } else {
       start_lent_read(id, link, piece);
@@ -35,10 +35,10 @@ void Rail::post_small_reads(uint64_t id, Link& link) {
 }
 
 void Rail::take_answer(uint64_t id, Link& link, const SmallReadAnswer& answer, Bytes bytes) {
-  const auto found = small_reads_.find(answer.id);
-  if (found == small_reads_.end() || found->second.link != id) return;
-  const Piece piece = found->second.piece;
-  small_reads_.erase(found);
+  const auto found = link.small_asked.find(answer.id);
+  if (found == link.small_asked.end()) return;
+  const Piece piece = found->second;
+  link.small_asked.erase(found);
   if (answer.cause == Cause::kOtherWay) return start_lent_read(id, link, piece);
   if (answer.cause != Cause::kNone) return ended(piece.id, answer.cause);
   if (bytes.size() != piece.local.size()) {
@@ -51,20 +51,10 @@ void Rail::take_answer(uint64_t id, Link& link, const SmallReadAnswer& answer, B
   ended(piece.id, Cause::kNone);
 }
 
-/// Of a link that ends. An answer that comes later is dropped.
-void Rail::end_small_reads(uint64_t id) {
-  std::erase_if(small_reads_, [&](const auto& each) {
-    if (each.second.link != id) return false;
-    ++links_.find(id)->counts.failures;
-    ended(each.first, Cause::kPathFailed);
-    return true;
-  });
-}
-
 // ---- The peer reads ----
 
 void Rail::serve(Link& link, const SmallRead& read) {
-  link.reads_small = true;
+  link.has_served_small = true;
   SmallReadAnswer answer;
   answer.id = read.id;
   const Buffer* buffer = nullptr;
