@@ -74,9 +74,20 @@ class Server:
         for request in resumed:
             self.cache.apply(kv.BEGIN_USE, request.blocks)
             if request.cached % BLOCK_TOKENS:
-                self.cache.apply(kv.REOPEN, request.blocks[-1:])
+                self.reopen(request.blocks[-1:])
             request.turn = 0
             self.running.append(request)
+
+    def reopen(self, blocks):
+        """Of a request that comes back at once, the copy down of its last block may still be under way."""
+        try:
+            self.cache.apply(kv.REOPEN, blocks)
+        except kv.Refused as refused:
+            if refused.refusal != kv.COPYING:
+                raise
+            self.cache.wait()
+            self.cache.poll()
+            self.cache.apply(kv.REOPEN, blocks)
 
     def preempt(self, request):
         self.cache.apply(kv.END_USE, request.blocks)

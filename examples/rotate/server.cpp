@@ -146,9 +146,20 @@ void Server::move(const std::vector<Block>& load) {
 // The step that comes next is ordered behind the loads.
 void Server::resume(Request& request) {
   must(rotation().begin_use(request.blocks));
-  if (request.cached % kBlockTokens != 0) must(rotation().reopen({&request.blocks.back(), 1}));
+  if (request.cached % kBlockTokens != 0) reopen(request.blocks.back());
   request.runs = true;
   request.ran_steps = 0;
+}
+
+// Of a request that comes back at once, the copy down of its last block may still be under way.
+void Server::reopen(Block block) {
+  auto reopened = rotation().reopen({&block, 1});
+  if (reopened.refusal == BRAID_KV_COPYING) {
+    rotation().wait();
+    must(rotation().poll().status());
+    reopened = rotation().reopen({&block, 1});
+  }
+  must(reopened);
 }
 
 bool Server::grow(Request& request) {

@@ -66,6 +66,7 @@ class Server {
   void preempt(Request& request);
   void move(const std::vector<Block>& load);
   void resume(Request& request);
+  void reopen(Block block);
   bool grow(Request& request);
   void step();
   void finish(Request& request);

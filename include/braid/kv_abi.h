@@ -183,7 +183,8 @@ typedef enum braid_kv_operation {
   BRAID_KV_BEGIN_USE = 2,     /* a request runs with it: it is on the GPU, or loading and ordered */
   BRAID_KV_END_USE = 3,       /* after the request's last step, before the next begin_step */
   BRAID_KV_SEAL = 4,          /* the current step is the last that writes it */
-  BRAID_KV_REOPEN = 5,        /* it will be written again; the host's copy is discarded */
+  BRAID_KV_REOPEN = 5,        /* it will be written again; the host's copy is discarded. Refused
+                               * (COPYING) until its copy down has landed, and a poll saw it */
   BRAID_KV_DROP_HOST = 6,     /* discards the host copy of a synced block, to make room there */
   BRAID_KV_LOSE = 7           /* discards the content: lost; to make room for others */
 } braid_kv_operation;

@@ -150,19 +150,29 @@ void BlockTable::enqueue_unsynced(BlockId id, Block& block) {
     std::erase_if(unsynced_, [this](BlockId queued) { return find(queued) == nullptr; });
 }
 
-Refusal BlockTable::reopen(BlockId id) {
-  Block* block = find_mutable(id);
+Refusal BlockTable::check_reopen(BlockId id) const {
+  const Block* block = find(id);
   if (block == nullptr) return Refusal::kUnknownBlock;
   if (block->references > 1) return Refusal::kShared;
   if (is_landing_unseen(*block)) return Refusal::kCopying;
   switch (block->state) {
-    case BlockState::kSealed: break;
-    case BlockState::kSynced: free_host_slot(*block); break;
-    case BlockState::kLoading: block->lands_as = BlockState::kDirty; return Refusal::kNone;
+    case BlockState::kSealed:
+    case BlockState::kSynced:
+    case BlockState::kLoading: return Refusal::kNone;
     case BlockState::kSyncing: return Refusal::kCopying;
     default: return Refusal::kWrongState;
   }
-  set_state(*block, BlockState::kDirty);
+}
+
+Refusal BlockTable::reopen(BlockId id) {
+  if (const Refusal refusal = check_reopen(id); refusal != Refusal::kNone) return refusal;
+  Block& block = *find_mutable(id);
+  if (block.state == BlockState::kLoading) {
+    block.lands_as = BlockState::kDirty;
+    return Refusal::kNone;
+  }
+  if (block.state == BlockState::kSynced) free_host_slot(block);
+  set_state(block, BlockState::kDirty);
   return Refusal::kNone;
 }
 

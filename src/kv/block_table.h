@@ -155,6 +155,8 @@ class BlockTable {
   /// is discarded. The next step may write a block that is loading and `kOrdered`; it becomes dirty
   /// when it has landed.
   Refusal reopen(BlockId id);
+  /// Whether `reopen` would be refused now.
+  Refusal check_reopen(BlockId id) const;
 
   // Copies. `mark` is the number of the batch that the copy belongs to.
 

@@ -219,17 +219,19 @@ Status GpuRank::copy(const CopyBatch& batch) {
 Status GpuRank::poll(Progress& progress) {
   const cuda::RelaxedCapture relaxed(driver_);
   Status failure;
-  const auto state_of = [&](CUevent event) {
-    const CUresult result = driver_.cuEventQuery(event);
+  const auto state_from = [&](CUresult result) {
     if (result == CUDA_SUCCESS) return EventState::kPassed;
     if (result == CUDA_ERROR_NOT_READY) return EventState::kPending;
     failure = driver_.check(result, "asking how far the GPU has come");
     return EventState::kFailed;
   };
+  const auto state_of = [&](CUevent event) { return state_from(driver_.cuEventQuery(event)); };
   const auto retire = [this](CUevent event) { events_.push_back(event); };
   for (Line* line : {&down_, &up_}) (void)record_latest(*line);  // so that it passes
   for (Line* line : {&steps_, &down_, &up_})
     if (!line->fences.poll(state_of, retire)) return failure;
+  // A failed context is noticed also while no event is pending.
+  if (state_from(driver_.cuStreamQuery(down_.stream)) == EventState::kFailed) return failure;
   progress.passed = {steps_.fences.passed(), down_.fences.passed(), up_.fences.passed()};
   return {};
 }

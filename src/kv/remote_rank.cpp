@@ -1,5 +1,7 @@
 #include "kv/remote_rank.h"
 
+#include "base/try.h"
+
 namespace braid::kv {
 
 RemoteRank::RemoteRank(const Options& options, Clock& clock) : options_(options), clock_(clock) {
@@ -25,11 +27,15 @@ Status RemoteRank::order_compute(const Marks& after) {
   return {};
 }
 
+Status RemoteRank::check_sent(Mark step) const {
+  if (sent_step_ >= step) return {};
+  return Status::error("the commands of step " + std::to_string(step) + " for rank " +
+                           std::to_string(options_.rank) + " were not taken",
+                       "Take them and send them with the step, then call end_step");
+}
+
 Status RemoteRank::record_step(Mark step) {
-  if (sent_step_ < step)
-    return Status::error("the commands of step " + std::to_string(step) + " for rank " +
-                             std::to_string(options_.rank) + " were not taken",
-                         "Take them and send them with the step, then call end_step");
+  BRAID_TRY(check_sent(step));
   ended_step_ = step;
   return {};
 }

@@ -42,11 +42,13 @@ class RemoteRank final : public Rank {
   /// Fails if the step that is open has been sent: its launch cannot come behind a copy that is
   /// made after that.
   Status check_not_sent() const;
+  /// Fails if the step's commands have not been taken.
+  Status check_sent(Mark step) const;
 
   Status copy(const CopyBatch& batch) override;
   /// For the next launch. Ask `check_not_sent` before.
   Status order_compute(const Marks& after) override;
-  /// Fails if the step's commands have not been taken.
+  /// Fails as check_sent does. If it fails on one rank, no other rank's step may end.
   Status record_step(Mark step) override;
   Status poll(Progress& progress) override;
   void synchronize() override {}

@@ -79,15 +79,18 @@ RotationEngine::Created RotationEngine::create() {
 
 RotationEngine::Reopened RotationEngine::reopen(BlockId id) {
   if (Status refused = check_order(); !refused.ok()) return {.failure = std::move(refused)};
-  if (const Block* block = table_.find(id); block != nullptr)
-    for (const auto& rank : ranks_)
-      if (Status ordered = rank->order_compute({.down = block->last.down}); !ordered.ok())
-        return {.failure = std::move(ordered)};
+  if (const Refusal refusal = table_.check_reopen(id); refusal != Refusal::kNone)
+    return {.refusal = refusal};
+  for (const auto& rank : ranks_)
+    if (Status ordered = rank->order_compute({.down = table_.find(id)->last.down}); !ordered.ok())
+      return {.failure = std::move(ordered)};
   return {.refusal = table_.reopen(id)};
 }
 
 Status RotationEngine::end_step() {
   BRAID_TRY(failure_);
+  // All of them first: a rank whose step has ended lets later copies in.
+  for (const RemoteRank* rank : remote_) BRAID_TRY(rank->check_sent(table_.step()));
   for (const auto& rank : ranks_) BRAID_TRY(rank->record_step(table_.step()));
   ended_step_ = table_.step();
   return {};

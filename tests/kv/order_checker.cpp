@@ -16,6 +16,7 @@ cuda::Driver OrderChecker::watch(const cuda::Driver& real) {
   watched.cuStreamWaitEvent = stream_wait_event;
   watched.cuEventRecord = event_record;
   watched.cuEventQuery = event_query;
+  watched.cuStreamQuery = stream_query;
   watched.cuStreamSynchronize = stream_synchronize;
   return watched;
 }
@@ -55,6 +56,7 @@ void OrderChecker::compare(const Access& now, const std::vector<Access>& before,
 }
 
 CUresult OrderChecker::stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
+  if (checker->has_gpu_failed_) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (checker->refused_.waits && checker->is_refused()) return CUDA_ERROR_UNKNOWN;
   if (checker->forgets_waits_) return CUDA_SUCCESS;
   const CUresult result = checker->real_.cuStreamWaitEvent(stream, event, flags);
@@ -63,6 +65,7 @@ CUresult OrderChecker::stream_wait_event(CUstream stream, CUevent event, unsigne
 }
 
 CUresult OrderChecker::event_record(CUevent event, CUstream stream) {
+  if (checker->has_gpu_failed_) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (checker->is_refused()) return CUDA_ERROR_UNKNOWN;
   const CUresult result = checker->real_.cuEventRecord(event, stream);
   if (result == CUDA_SUCCESS) checker->events_[event] = checker->streams_[stream];
@@ -77,7 +80,13 @@ CUresult OrderChecker::event_query(CUevent event) {
   return result;
 }
 
+CUresult OrderChecker::stream_query(CUstream stream) {
+  if (checker->has_gpu_failed_) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return checker->real_.cuStreamQuery(stream);
+}
+
 CUresult OrderChecker::stream_synchronize(CUstream stream) {
+  if (checker->has_gpu_failed_) return CUDA_ERROR_ILLEGAL_ADDRESS;
   const CUresult result = checker->real_.cuStreamSynchronize(stream);
   if (result == CUDA_SUCCESS) join(checker->host_, checker->streams_[stream]);
   return result;

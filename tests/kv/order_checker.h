@@ -34,7 +34,7 @@ class OrderChecker {
   void forget_waits() { forgets_waits_ = true; }
   /// From now on every event is said to have passed, whatever is still under way.
   void pass_events_early() { passes_events_early_ = true; }
-  /// From now on the GPU has failed: queries of events say so.
+  /// From now on the GPU has failed: every call that is watched says so.
   void fail_gpu() { has_gpu_failed_ = true; }
 
   /// What the next operation of the stream does; `who` names it in conflicts.
@@ -77,6 +77,7 @@ class OrderChecker {
   static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags);
   static CUresult event_record(CUevent event, CUstream stream);
   static CUresult event_query(CUevent event);
+  static CUresult stream_query(CUstream stream);
   static CUresult stream_synchronize(CUstream stream);
 
   cuda::Driver real_;

@@ -83,10 +83,10 @@ class PythonTest(unittest.TestCase):
     def setUpClass(cls):
         cls.driver = Driver()
 
-    def serve(self, at_once, engine=None, mover=kv.BY_DRIVER):
+    def serve(self, at_once, engine=None, mover=kv.BY_DRIVER, count=5):
         prompt, output = 20, 30
         slots = rotate.slots_for(at_once, prompt + output)
-        requests = rotate.new_requests(5, prompt, output)
+        requests = rotate.new_requests(count, prompt, output)
         server = rotate.Server(WordsModel(self.driver, slots), requests, at_once, 3, slots, engine, mover)
         statistics = server.serve()
         self.assertEqual(statistics.gpu_slots_free, slots)
@@ -104,6 +104,11 @@ class PythonTest(unittest.TestCase):
                     self.assertGreater(statistics.native_bytes, 0)
                 else:
                     self.assertEqual(statistics.accelerated_bytes > 0, copies is not None)
+
+    def test_a_request_comes_back_in_the_plan_that_it_leaves_by(self):
+        _, _, expected = self.serve(3, count=3)
+        _, _, served = self.serve(2, count=3)
+        self.assertEqual(served, expected)
 
     def test_a_second_thread_finds_the_types_of_results(self):
         found = []

@@ -192,6 +192,19 @@ TEST_F(RemoteRanksTest, AStepsCommandsAreTakenBeforeItEnds) {
   EXPECT_TRUE(rotation().create().ok());
 }
 
+// Rank 1 launches the step as it was sent: what came behind it meanwhile would be ordered on rank 2
+// alone.
+TEST_F(RemoteRanksTest, NoRanksStepEndsWhileAnotherHasNotGotIt) {
+  open_three();
+  rotation().begin_step();
+  EXPECT_TRUE(carry_out(0, {take_commands(1), {}}).ok());
+  EXPECT_TRUE(has(rotation().end_step().message(), "commands of step 1 for rank 2 were not taken"));
+  EXPECT_TRUE(has(rotation().create().failure.message(), "commands of step 1 are taken"));
+  EXPECT_TRUE(carry_out(1, {take_commands(2), {}}).ok());
+  EXPECT_TRUE(rotation().end_step().ok());
+  EXPECT_TRUE(rotation().create().ok());
+}
+
 TEST_F(RemoteRanksTest, APlanThatComesAfterTheStepsCommandsHasDoneNothing) {
   open({.ranks = 1, .remote_ranks = 1});
   const BlockId cold = host_only_block(1);
@@ -358,6 +371,17 @@ TEST_F(RemoteRanksTest, AGpuOfAnotherProcessThatFailsLeavesTheHostsCopies) {
   EXPECT_EQ(state(cold), BlockState::kHostOnly);
   EXPECT_EQ(state(hot), BlockState::kLost);
   expect_on_host(cold, 1);
+}
+
+TEST_F(RemoteRanksTest, AFailureThatAWorkerMeetsAtTheEndOfItsStepIsReported) {
+  open({.ranks = 1, .remote_ranks = 1});
+  const BlockId id = synced_block(1);
+  EXPECT_TRUE(worker(0).apply(commands_of_a_step(1)).ok());
+  checker_.fail_gpu();
+  EXPECT_FALSE(worker(0).end_step().ok());
+  EXPECT_TRUE(give_report(0).ok());
+  EXPECT_EQ(rotation().poll().failure.code(), BRAID_ERROR_CUDA);
+  EXPECT_EQ(state(id), BlockState::kHostOnly) << "its process lives, and has its host copies";
 }
 
 // Nobody knows what became of its share of any block.

@@ -255,6 +255,14 @@ BlockId KvTest::unused_block(uint64_t version) {
   return id;
 }
 
+BlockId KvTest::synced_block(uint64_t version) {
+  const BlockId id = sealed_block(version);
+  EXPECT_TRUE(rotation_->submit({}).failure.ok());
+  settle();
+  EXPECT_EQ(state(id), BlockState::kSynced);
+  return id;
+}
+
 BlockId KvTest::host_only_block(uint64_t version) {
   const BlockId id = unused_block(version);
   const Submitted submitted = rotation_->submit({.evict = {&id, 1}});

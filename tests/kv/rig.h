@@ -119,6 +119,8 @@ class KvTest : public braid::test::ServerTest {
   BlockId sealed_block(uint64_t version);
   /// The same block without a user.
   BlockId unused_block(uint64_t version);
+  /// A sealed one that the host has too.
+  BlockId synced_block(uint64_t version);
   /// One that has left the GPU.
   BlockId host_only_block(uint64_t version);
   /// With 8 slots on the GPU: a block leaves, others come to where it was, and it comes back as it

@@ -12,17 +12,7 @@ namespace {
 
 using braid::test::Gate;
 
-class RotationTest : public KvTest {
- protected:
-  // Written, sealed, and on both sides.
-  BlockId synced_block(uint64_t version) {
-    const BlockId id = sealed_block(version);
-    EXPECT_TRUE(rotation().submit({}).failure.ok());
-    settle();
-    EXPECT_EQ(state(id), BlockState::kSynced);
-    return id;
-  }
-};
+class RotationTest : public KvTest {};
 
 TEST_F(RotationTest, ABlockComesBackAsItWas) {
   open({});
@@ -289,6 +279,28 @@ TEST_F(RotationTest, WhatTheHostHasOutlivesTheGpu) {
   EXPECT_FALSE(rotation().create().ok());
   EXPECT_EQ(rotation().end_use(hot), Refusal::kNone);
   EXPECT_EQ(rotation().release(hot), Refusal::kNone);
+}
+
+TEST_F(RotationTest, AGpuThatFailsWhileNoEventIsPendingIsNoticed) {
+  open({});
+  const BlockId id = synced_block(1);
+  EXPECT_TRUE(rotation().poll().failure.ok());
+  checker_.fail_gpu();
+  EXPECT_EQ(rotation().poll().failure.code(), BRAID_ERROR_CUDA);
+  EXPECT_EQ(state(id), BlockState::kHostOnly);
+  expect_on_host(id, 1);
+}
+
+// The whole batch of the next step would wait for the copy, for nothing.
+TEST_F(RotationTest, NoStreamWaitsForACopyWhoseBlockIsNotReopened) {
+  open({});
+  const BlockId id = sealed_block(1);
+  EXPECT_TRUE(rotation().submit({.evict = {&id, 1}}).failure.ok());
+  checker_.refuse_every(1);
+  const auto reopened = rotation().reopen(id);
+  EXPECT_EQ(reopened.refusal, Refusal::kCopying);
+  EXPECT_TRUE(reopened.failure.ok()) << "a wait was asked for: " << reopened.failure.message();
+  checker_.refuse_every(0);
 }
 
 TEST_F(RotationTest, AFullHostPoolKeepsBlocksOnTheGpu) {
