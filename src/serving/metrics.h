@@ -22,7 +22,7 @@ struct RequestRecord {
   uint32_t tokens = 0;
   uint32_t late_gaps = 0;  ///< longer than the objective
   int64_t longest_gap_us = 0;
-  uint32_t rotations = 0;   ///< moves to the host
+  uint32_t rotations = 0;   ///< moves of blocks to the host
   uint32_t recomputes = 0;  ///< times that its KV cache was discarded
 
   int64_t gaps() const { return tokens > 0 ? int64_t{tokens} - 1 : 0; }

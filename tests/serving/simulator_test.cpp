@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+
 #include "serving/cost/calibration.h"
 #include "serving/policies/make_policy.h"
 
@@ -148,6 +151,40 @@ TEST(Simulator, OffloadedRequestsGoOn) {
   EXPECT_GT(offloaded.metrics.rotations, 0.1);
   EXPECT_EQ(offloaded.metrics.recomputes, 0);
   EXPECT_LT(offloaded.metrics.longest_gap_p99_ms, resting.metrics.longest_gap_p99_ms / 2);
+}
+
+// The policy sees how far they are.
+TEST(Simulator, AnOffloadedRequestIsSeenToGoOn) {
+  class Watched final : public Policy {
+   public:
+    std::string_view name() const override { return inner_->name(); }
+    Eviction eviction() const override { return inner_->eviction(); }
+    Decision decide(const View& view) const override {
+      std::map<RequestId, uint32_t> now;
+      for (const RequestView& request : view.requests) {
+        if (request.state != RequestState::kRotary) continue;
+        now[request.id] = request.generated_tokens;
+        const auto before = offloaded_.find(request.id);
+        if (before != offloaded_.end() && before->second < request.generated_tokens) ++steps_seen;
+      }
+      offloaded_ = std::move(now);
+      return inner_->decide(view);
+    }
+    mutable uint64_t steps_seen = 0;
+
+   private:
+    const std::unique_ptr<Policy> inner_ = std::move(make_policy("neo-like", kSmall).value());
+    mutable std::map<RequestId, uint32_t> offloaded_;
+  } policy;
+  const Workload workload = load(12, 60);
+  EXPECT_TRUE(simulate(config_of(2), policy, {&workload}).ok());
+  EXPECT_GT(policy.steps_seen, 100u);
+}
+
+TEST(Simulator, NothingRotatesWhereTheHostHasNoMemory) {
+  EngineConfig config = config_of(2);
+  config.host_bytes = 0;
+  EXPECT_EQ(run(config, "paper", load(12, 60)).metrics.rotations, 0);
 }
 
 TEST(Simulator, AFullHostFallsBackToRecomputation) {

@@ -93,7 +93,7 @@ void Engine::preempt(RequestId id, Memory::Blocks& saves) {
       !memory_.pause(run.sequence, run.computed, run.request->chunks, saves))
     return recompute(id);
   set_state(id, RequestState::kRotary);
-  ++run.record.rotations;
+  if (!run.sequence.blocks.empty()) ++run.record.rotations;
 }
 
 void Engine::recompute(RequestId id) {

@@ -34,16 +34,18 @@ Decision Engine::decide() {
 }
 
 // Updates the views. A waiting request does not change, nor does one whose blocks are all on the
-// host, unless prefixes are shared: then blocks come and go, and the earliest requests are updated
-// in each step, the others in turns. Estimates from past requests change for all.
+// host, unless the CPU goes on with it, or prefixes are shared: then blocks come and go, and the
+// earliest requests are updated in each step, the others in turns. Estimates from past requests
+// change for all.
 void Engine::look() {
   const bool shares = workload_.chunk_tokens > 0;
+  const bool goes_on = policy_.eviction() == Eviction::kOffload;
   for (size_t index = 0; index < active_.size(); ++index) {
     RequestView& view = views_[index];
     const Run& run = runs_[active_[index]];
     const bool waits = run.state == RequestState::kWaiting;
-    const bool is_away =
-        run.state == RequestState::kRotary && view.load_blocks == run.sequence.blocks.size();
+    const bool is_away = run.state == RequestState::kRotary && !goes_on &&
+                         view.load_blocks == run.sequence.blocks.size();
     const bool is_due =
         shares && (is_away || index < kTurns || index % kTurns == record_.steps % kTurns);
     if (view.state != run.state || !(waits || is_away) || is_due) view = view_of(active_[index]);
