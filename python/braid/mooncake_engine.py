@@ -14,21 +14,18 @@ import logging
 import os
 import re
 import socket
-import threading
 
 from braid import _arguments as take, transfer
 from braid._managed_memory import ManagedMemory
+from braid._segments import LOST, Segments
 
 log = logging.getLogger("braid.mooncake")
 
 # As large as the wheel's own first buffer; pages that nobody touches cost nothing.
 MANAGED_BYTES = 256 << 20
-OPEN_LIMIT_S = 10
 EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
 # What a call logs. An argument of a wrong type raises TypeError, as it does in the wheel.
 REFUSED = (transfer.Error, ValueError, OSError)
-# The peer may have been restarted under its old name.
-LOST = {transfer.PEER_LOST, transfer.NO_SEGMENT}
 SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = False
 
 
@@ -99,8 +96,9 @@ def _opened(local_hostname, metadata_server):
                              providers=_listed(os.environ.get("BRAID_TRANSFER_PROVIDERS", "")), gpu_memory=_has_cuda())
 
 
-def _limit_s():
-    return max(5, int(os.environ.get("MC_TRANSFER_TIMEOUT", "30")))
+def _limit_s(size_bytes):
+    """Of a batch of so many bytes, as in the wheel: one that moves 1 GB in a second has its time."""
+    return max(5, int(os.environ.get("MC_TRANSFER_TIMEOUT", "30"))) + size_bytes / 1e9
 
 
 def _has_cuda():
@@ -124,10 +122,9 @@ class TransferEngine:
 
     def __init__(self):
         self._engine = self._managed = _NotOpen()
-        self._lock = threading.Lock()
-        self._segments = {}
+        self._segments = Segments(self._engine)
         self._buffers = {}  # by address
-        self._submitted = {}  # (name, segment) of each batch
+        self._submitted = {}  # (name, segment, bytes) of each batch
 
     # ---- Opening
 
@@ -146,9 +143,8 @@ class TransferEngine:
         except REFUSED:
             engine.close()
             raise
-        with self._lock:
-            self._engine, self._managed, self._buffers = engine, managed, buffers
-            self._segments, self._submitted = {}, {}
+        self._engine, self._managed, self._buffers = engine, managed, buffers
+        self._segments, self._submitted = Segments(engine), {}
         return 0
 
     @_answers(-1)
@@ -198,7 +194,7 @@ class TransferEngine:
 
     @_answers(0)
     def get_first_buffer_address(self, segment_name):
-        ranges = self._ranges_now(segment_name)
+        ranges = self._segments.ranges_now(segment_name)
         managed = [address for address, size, _ in ranges if size == MANAGED_BYTES]
         return (managed or [address for address, _, _ in ranges] or [0])[0]
 
@@ -216,46 +212,6 @@ class TransferEngine:
 
     # ---- Moving
 
-    def _segment(self, name):
-        take.text("the segment's name", name)
-        with self._lock:
-            segment = self._segments.get(name)
-        if segment is None:
-            segment = self._open(name)
-            with self._lock:
-                known = self._segments.setdefault(name, segment)
-            if known != segment:  # another thread has opened it meanwhile
-                self._engine.close_segment(segment)
-            segment = known
-        return segment
-
-    def _open(self, name):
-        """A port is behind the last colon: "[::1]:4750" and "::1:4750" are the same peer."""
-        full = name if "://" in name or ":" not in name else "braid://" + name
-        return self._engine.open_segment(full, OPEN_LIMIT_S)
-
-    def _ranges_now(self, name):
-        """Of whoever has the name now: the segment for transfers may be of one that has ended."""
-        known = self._segment(name)
-        try:
-            segment = self._open(name)
-        except transfer.Error as error:
-            if error.cause == transfer.PEER_LOST:  # the same one, which was given up
-                self._drop(name, known)
-            raise
-        try:
-            return self._engine.ranges(segment)
-        finally:
-            self._engine.close_segment(segment)
-
-    def _drop(self, name, segment):
-        """Of a peer that is lost. Threads that have just looked it up are told NO_SEGMENT."""
-        with self._lock:
-            if self._segments.get(name) != segment:
-                return
-            del self._segments[name]
-        self._engine.close_segment(segment)
-
     def _requests(self, target, buffers, peers, lengths, opcode, notify):
         """As `submit` takes them."""
         buffers, lengths = take.wholes("buffers", buffers), take.wholes("lengths", lengths)
@@ -266,30 +222,30 @@ class TransferEngine:
         if notify is not None:
             take.instance("notify", notify, TransferNotify)
             told = notify.name, str(notify.msg).encode(errors="replace")
-        return (self._segment(target), opcode, buffers, peers, lengths), told
+        return (self._segments.number(target), opcode, buffers, peers, lengths), told
 
     def _run(self, target, buffers, peers, lengths, opcode, notify):
         """The causes of its failures."""
         requests, told = self._requests(target, buffers, peers, lengths, opcode, notify)
-        failed = set(self._engine.submit_and_wait(*requests, _limit_s(), told)) - {transfer.DONE}
+        failed = set(self._engine.submit_and_wait(*requests, _limit_s(sum(requests[-1])), told)) - {transfer.DONE}
         if failed & LOST:
-            self._drop(target, requests[0])
+            self._segments.drop(target, requests[0])
         return failed
 
     def _end(self, batch):
         """The causes of its failures; None: it was not done in time. The caller's memory is its own
         again, so that a batch that was cancelled is waited for too. A peer that is lost is opened anew by the
         next transfer: it may have been restarted under its old name."""
-        is_in_time = self._engine.wait(batch, _limit_s())
+        *opened, size_bytes = self._submitted.get(batch, (None, None, 0))
+        is_in_time = self._engine.wait(batch, _limit_s(size_bytes))
         if not is_in_time:
             self._engine.cancel(batch)
-            while not self._engine.wait(batch, _limit_s()):
+            while not self._engine.wait(batch, _limit_s(0)):
                 log.warning("a batch that was cancelled has not let go of its memory yet")
         failed = {cause for cause in self._engine.outcomes(batch) if cause != transfer.DONE}
         self._engine.forget(batch)
-        submitted = self._submitted.pop(batch, None)
-        if submitted is not None and failed & LOST:
-            self._drop(*submitted)
+        if self._submitted.pop(batch, None) is not None and failed & LOST:
+            self._segments.drop(*opened)
         return failed if is_in_time or not failed else None
 
     def batch_transfer_sync(self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode,
@@ -329,7 +285,7 @@ class TransferEngine:
         """A number for get_batch_transfer_status; 0: it was not submitted."""
         requests, _ = self._requests(target_hostname, buffers, peer_buffer_addresses, lengths, opcode, None)
         batch = self._engine.submit(*requests)
-        self._submitted[batch] = target_hostname, requests[0]
+        self._submitted[batch] = target_hostname, requests[0], sum(requests[-1])
         return batch
 
     def batch_transfer_async_write(self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=""):
@@ -375,7 +331,7 @@ class TransferEngine:
 
     def send_probe(self, peer_server_name):
         try:
-            self._ranges_now(peer_server_name)
+            self._segments.ranges_now(peer_server_name)
             return 0
         except REFUSED as error:
             log.info("send_probe: %s", error)

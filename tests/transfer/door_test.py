@@ -117,7 +117,7 @@ for managed in grown:
     assert engine.read_bytes_from_buffer(managed, 4096) == data
 assert all(engine.free_managed_buffer(managed, half) == 0 for managed in grown)
 whole = engine.allocate_managed_buffer(3 * half)
-registered = engine._engine.ranges(engine._segment(here))
+registered = engine._engine.ranges(engine._segments.number(here))
 assert any(at <= whole and whole + 3 * half <= at + size for at, size, _ in registered), (whole, registered)
 assert engine.free_managed_buffer(whole, 3 * half) == 0
 assert engine.allocate_managed_buffer(1 << 60) == engine.allocate_managed_buffer(1 << 63) == 0
@@ -348,7 +348,7 @@ def write_to_source(data):
 limits = []
 
 
-def limit_s():
+def limit_s(_):
     if not limits:
         wait_until(lambda: re.search(r'"in_flight_bytes":[1-9]', engine._engine.report()))
     limits.append(0.05)

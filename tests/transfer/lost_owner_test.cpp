@@ -81,6 +81,10 @@ TEST(TransferLostOwner, OneThatClosesAndWhoseProcessLivesOnIsPeerLostAtOnce) {
   const Transfer::Batch batch = me.submit({request}).value();
   ASSERT_TRUE(me.wait(batch, 3s).value()) << "it waits for the heartbeat";
   EXPECT_EQ(me.outcomes(batch).value().at(0).cause, Transfer::Cause::kPeerLost);
+  const auto ways =
+      me.explain(request.segment, 64, Transfer::Urgency::kBulk, Transfer::Form::kText);
+  EXPECT_EQ(Transfer::cause_of(ways.status()), Transfer::Cause::kPeerLost)
+      << "it has no way, and why";
 }
 
 TEST(TransferLostOwner, OneWhoseHostCannotBeReachedIsPeerLost) {

@@ -34,7 +34,9 @@ Status no_way(const Engine& engine, uint64_t segment) {
 /// One way at least, or an error.
 Result<std::vector<WayExplanation>> explain(Engine& engine, uint64_t segment, uint64_t size_bytes,
                                             Urgency urgency) {
-  std::vector<WayExplanation> ways = engine.explain(segment, size_bytes, urgency);
+  std::vector<WayExplanation> ways;
+  if (engine.wrong_with(segment) == Cause::kNone)
+    ways = engine.explain(segment, size_bytes, urgency);
   if (ways.empty()) return no_way(engine, segment);
   return ways;
 }
