@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "cuda/driver.h"
 #include "cuda/kernels/image.h"
 #include "lending/cudart_hooks.h"
+#include "lending/visible_devices.h"
 #include "multipath/cost_file.h"
 #include "multipath/relay_topology.h"
 #include "preload/hooks.h"
@@ -66,6 +68,7 @@ void print(const char* what, const Finding& finding) {
 struct Gpus {
   int own = 0;
   int all = 0;
+  int of_server = 0;  // with those that CUDA_VISIBLE_DEVICES hides and nobody lends; 0: unknown
 };
 
 Finding check_driver(const cuda::Driver& driver, Gpus& gpus) {
@@ -83,6 +86,18 @@ Finding check_driver(const cuda::Driver& driver, Gpus& gpus) {
       "CUDA {}.{}, {} GPU{}{}: {}", version / 1000, version % 1000 / 10, gpus.own,
       gpus.own == 1 ? "" : "s",
       gpus.all > gpus.own ? fmt::format(" and {} lent", gpus.all - gpus.own) : "", name));
+}
+
+// Why no GPU of the program's has a relay. `reserved`: GPUs that do not relay, and why.
+Finding no_peers(const std::string& summary, const std::string& reserved, Gpus gpus) {
+  const int hidden = gpus.of_server - gpus.all;
+  if (hidden > 0)
+    return bad(summary, fmt::format("{} hides {} GPU{}: lend them to braid with --lend all",
+                                    lending::kVisibleVariable, hidden, hidden == 1 ? "" : "s"));
+  if (!reserved.empty()) return bad(summary, reserved);
+  return bad(summary,
+             "braid needs two GPUs that reach each other with native atomics (NVLink); without "
+             "them it stages pageable memory only");
 }
 
 Finding check_peers(const cuda::Driver& driver, const Options& options, Gpus gpus) {
@@ -104,10 +119,7 @@ Finding check_peers(const cuda::Driver& driver, const Options& options, Gpus gpu
   if (!reserved.empty()) text += kNextLine + reserved;
   const std::string summary = fmt::format("{} of {} GPUs have relays", helped, gpus.own);
   if (helped > 0) return good(summary + text);
-  return bad(summary, !reserved.empty()
-                          ? reserved
-                          : "braid needs two GPUs that reach each other with native atomics "
-                            "(NVLink); without them it stages pageable memory only");
+  return no_peers(summary, reserved, gpus);
 }
 
 // That help one GPU, of those that the options allow.
@@ -251,9 +263,17 @@ Finding check_copy(const DoctorRequest& request, const Options& options, Gpus gp
   return judge_copies(statistics, gpus, options.waits_for_relays ? "" : ", once relays are open");
 }
 
+// Where CUDA_VISIBLE_DEVICES may hide some; elsewhere, and where it cannot be told, 0.
+int count_gpus_of_server(const std::string& server) {
+  if (std::getenv(lending::kVisibleVariable) == nullptr) return 0;
+  const auto all = ask_in_child([&] { return lendable_gpus("all", server); });
+  return all.ok() ? static_cast<int>(lending::split_list(all.value()).size()) : 0;
+}
+
 // The driver that a program finds under braid, and how many of its GPUs are the program's. A driver
-// that has started shows no other GPUs, so a child asks what is lent.
+// that has started shows no other GPUs, so a child asks what is lent, and what is hidden.
 Result<cuda::Driver> open_driver(const DoctorRequest& request, Gpus& gpus) {
+  gpus.of_server = count_gpus_of_server(request.server);
   std::string lendable;
   if (!request.lend.empty()) {
     BRAID_LET(asked, ask_in_child([&] { return lendable_gpus(request.lend, request.server); }));

@@ -122,8 +122,6 @@ TEST(Doctor, JudgesLentGpusAsTheProgramGetsThem) {
   EXPECT_TRUE(line_of(lent.output, "copy")
                   .starts_with("8 copies verified byte by byte, each over the links of 8 GPUs"))
       << lent.output;
-  const ChildResult alone = run_child(doctor, {{"CUDA_VISIBLE_DEVICES", "3"}});
-  EXPECT_EQ(alone.exit_code, 1) << alone.output;
   Words counted = lend;
   counted.insert(counted.end(), {"--stats", "text"});
   const ChildResult text = run_child(counted, two);
@@ -134,6 +132,31 @@ TEST(Doctor, JudgesLentGpusAsTheProgramGetsThem) {
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_TRUE(wrong.output.starts_with("FAIL driver   --lend: '9' is none of the 8 GPUs"))
       << wrong.output;
+}
+
+TEST(Doctor, NamesTheGpusThatAreHidden) {
+  const Words doctor{BRAID_COMMAND, "doctor", "--server", "h20x8"};
+  const Environment one{{"CUDA_VISIBLE_DEVICES", "3"}};
+  const ChildResult alone = run_child(doctor, one);
+  EXPECT_EQ(alone.exit_code, 1) << alone.output;
+  EXPECT_NE(alone.output.find("FAIL peers    0 of 1 GPUs have relays. CUDA_VISIBLE_DEVICES hides 7 "
+                              "GPUs: lend them to braid with --lend all\n"),
+            std::string::npos)
+      << alone.output;
+  Words lend = doctor;
+  lend.insert(lend.end(), {"--lend", "all"});
+  EXPECT_EQ(run_child(lend, one).exit_code, 0);
+}
+
+// A variable that hides none is not blamed.
+TEST(Doctor, WithoutHiddenGpusNamesWhatBraidNeeds) {
+  const ChildResult child = run_child(
+      {BRAID_COMMAND, "doctor", "--server", "h20x8"},
+      {{"CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7"}, {"EMULATED_COMPUTE_MODES", "3,3,3,3,3,3,3,3"}});
+  EXPECT_EQ(child.exit_code, 1) << child.output;
+  EXPECT_EQ(child.output.find("hides"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find("`nvidia-smi -c DEFAULT` lets it"), std::string::npos)
+      << child.output;
 }
 
 TEST(Doctor, InsideBraidRunIsTheSame) {
