@@ -12,11 +12,11 @@
 #include "fabric/library/endpoint_count.h"
 #include "fabric/library/rail_address.h"
 #include "fabric/library/rail_choice.h"
-#include "fabric/library/shm_room.h"
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/library.h"
+#include "fabric/ofi/shm_room.h"
 #include "fabric/staged/domain.h"
 #include "tools/commands.h"
 #include "tools/topo_text.h"
@@ -66,9 +66,8 @@ std::string reason_of(size_t endpoints, size_t rails, const fabric::EndpointCoun
   if (endpoints == 1) return text;
   text += fmt::format("; for the first {} peers, half as many with gpu_memory",
                       fabric::doors_at_all_endpoints(count.room, endpoints));
-  return fabric::is_ample(fabric::shm_room())
-             ? text
-             : text + "; shm has 1, since /dev/shm has little room";
+  return ofi::is_ample(ofi::shm_room()) ? text
+                                        : text + "; shm has 1, since /dev/shm has little room";
 }
 
 /// False: no engine opens.
@@ -106,8 +105,8 @@ bool describe_secret(const std::string& address) {
 }
 
 void describe_shared_memory() {
-  const fabric::ShmRoom room = fabric::shm_room();
-  const Status enough = fabric::check(room);
+  const ofi::ShmRoom room = ofi::shm_room();
+  const Status enough = ofi::check(room);
   fmt::print("/dev/shm      {}\n",
              enough.ok() ? fmt::format("{} MiB free", room.free_mib) : enough.message());
 }

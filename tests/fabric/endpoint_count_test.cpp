@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#include "fabric/library/shm_room.h"
+#include "fabric/ofi/shm_room.h"
 #include "support/set_variable.h"
 
 namespace braid::fabric {
@@ -65,9 +65,9 @@ TEST(EndpointCount, WhereNoPeerMayHaveSeveralThereIsOne) {
 }
 
 TEST(EndpointCount, OthersKeepSharedMemory) {
-  EXPECT_FALSE(is_ample({true, 64, 16})) << "a container by default";
-  EXPECT_TRUE(is_ample({true, 16384, 16}));
-  EXPECT_FALSE(is_ample({false, 16384, 16}));
+  EXPECT_FALSE(ofi::is_ample({true, 64, 16})) << "a container by default";
+  EXPECT_TRUE(ofi::is_ample({true, 16384, 16}));
+  EXPECT_FALSE(ofi::is_ample({false, 16384, 16}));
 }
 
 TEST(EndpointCount, TheUserAsksByANumber) {

@@ -36,7 +36,9 @@ TEST(Full, SharedMemoryOfTheProcessTable) {
 
 TEST(Full, SharedMemoryOfRails) {
   expect_error("\"$1\" serve --provider shm --seconds 1",
-               {"/dev/shm: 0 MiB free", "for each CPU", "--shm-size"});
+               {"/dev/shm: 0 MiB free", "for each CPU", " MiB here", "--shm-size"});
+  expect_error("\"$1\" fabric bench --provider shm --sizes 4K",
+               {"/dev/shm: 0 MiB free", "for each CPU", " MiB here", "--shm-size"});
 }
 
 }  // namespace

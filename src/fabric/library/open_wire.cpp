@@ -6,7 +6,7 @@
 
 #include "base/try.h"
 #include "fabric/endpoints.h"
-#include "fabric/library/shm_room.h"
+#include "fabric/ofi/shm_room.h"
 #include "fabric/progress_thread.h"
 #include "fabric/staged/domain.h"
 
@@ -29,7 +29,7 @@ Result<std::unique_ptr<Domain>> open_endpoints(const ofi::Quirks& quirks,
                                                const std::string& address,
                                                const EndpointCount& counts, Admits admits) {
   BRAID_LET(first, ofi::open_domain(quirks, address, admits));
-  const bool has_room = quirks.reaches_hosts || is_ample(shm_room());
+  const bool has_room = quirks.reaches_hosts || ofi::is_ample(ofi::shm_room());
   const size_t wanted = quirks.copies_by_cpu && has_room ? counts.at(address) : 1;
   if (wanted == 1) return std::move(first);
   std::vector<std::unique_ptr<Domain>> endpoints;

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "fabric/ofi/shm_room.h"
+
 namespace braid::fabric::ofi {
 namespace {
 
@@ -49,6 +51,13 @@ Result<Info> offer_of_device(Info offers, const Quirks& quirks, const std::strin
                        "Here are " + others);
 }
 
+/// Of shm that finds no room, libfabric says no more than of any other provider that is not there.
+Status not_offered(const Quirks& quirks, const std::string& answer) {
+  const Status room = check(shm_room());
+  if (!quirks.reaches_hosts && !room.ok()) return Status::error("/dev/shm: " + room.message());
+  return Status::error(std::string(quirks.provider) + ": no such provider or address: " + answer);
+}
+
 }  // namespace
 
 Result<Info> find_offer(const Quirks& quirks, const std::string& address) {
@@ -59,9 +68,7 @@ Result<Info> find_offer(const Quirks& quirks, const std::string& address) {
   fi_info* found = nullptr;
   const int answer = loaded.value()->getinfo(kInterface, node, nullptr,
                                              node != nullptr ? FI_SOURCE : 0, hints.get(), &found);
-  if (answer != 0)
-    return Status::error(std::string(quirks.provider) +
-                         ": no such provider or address: " + loaded.value()->describe(answer));
+  if (answer != 0) return not_offered(quirks, loaded.value()->describe(answer));
   Info offers(found);
   if (!quirks.takes_device || is_address(address)) return offers;
   return offer_of_device(std::move(offers), quirks, address);

@@ -1,11 +1,11 @@
-#include "fabric/library/shm_room.h"
+#include "fabric/ofi/shm_room.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <string>
 
-namespace braid::fabric {
+namespace braid::fabric::ofi {
 namespace {
 
 constexpr uint64_t kOfCpuMib = 16;
@@ -30,8 +30,8 @@ Status check(const ShmRoom& room) {
   return Status::error(
       std::to_string(room.free_mib) + " MiB free, too little for shm, which takes " +
           std::to_string(kOfCpuMib) +
-          " MiB for each CPU of the host: " + std::to_string(room.wanted_mib) + " here",
+          " MiB for each CPU of the host: " + std::to_string(room.wanted_mib) + " MiB here",
       "Remove files there, or make it larger (mount -o remount,size=...; containers: --shm-size)");
 }
 
-}  // namespace braid::fabric
+}  // namespace braid::fabric::ofi

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace braid::fabric {
+namespace braid::fabric::ofi {
 
 struct ShmRoom {
   bool is_there = false;
@@ -20,4 +20,4 @@ bool is_ample(const ShmRoom& room);
 /// An error says what /dev/shm lacks, without its name.
 Status check(const ShmRoom& room);
 
-}  // namespace braid::fabric
+}  // namespace braid::fabric::ofi
