@@ -1,6 +1,13 @@
 # What an installation holds beside the targets, and `make package`: a tarball and a .deb.
 set(documents share/doc/braid)
-install(FILES README.md HACKING.md LICENSE DESTINATION ${documents})
+install(FILES README.md HACKING.md LICENSE THIRD_PARTY_NOTICES DESTINATION ${documents})
+# Debian looks for licences in a file of this name.
+file(STRINGS LICENSE copyright REGEX "Copyright [0-9]+ ")
+string(STRIP "${copyright}" copyright)
+file(READ THIRD_PARTY_NOTICES notices)
+configure_file(cmake/copyright.in ${CMAKE_BINARY_DIR}/copyright @ONLY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS LICENSE THIRD_PARTY_NOTICES)
+install(FILES ${CMAKE_BINARY_DIR}/copyright DESTINATION ${documents})
 install(DIRECTORY docs examples DESTINATION ${documents})
 install(DIRECTORY python DESTINATION share/braid PATTERN __pycache__ EXCLUDE)
 
@@ -18,7 +25,7 @@ endif()
 
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
-set(CPACK_PACKAGE_CONTACT "the authors of braid")
+string(REGEX REPLACE "Copyright [0-9]+ " "" CPACK_PACKAGE_CONTACT "${copyright}")
 set(CPACK_PACKAGE_VENDOR ${CPACK_PACKAGE_CONTACT})
 set(CPACK_PACKAGE_FILE_NAME braid-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)

@@ -15,6 +15,8 @@ import sys
 import tarfile
 import tempfile
 
+import notices
+
 BUILT_WITH = tuple(int(part) for part in platform.libc_ver()[1].split("."))
 # Ubuntu 22.04's, but for builds of newer systems: docs/install.md, cmake/BraidPackage.cmake.
 OLDEST_GLIBC = (2, 35) if BUILT_WITH <= (2, 36) else BUILT_WITH
@@ -26,6 +28,7 @@ FILES = ("bin/braid", "lib/libbraid.so", "lib/libbraid_fabric.so", "lib/libbraid
          "include/braid/braid.h", "include/braid/fabric.h", "include/braid/transfer.h", "include/braid/kv.h",
          "include/braid/serving.h",
          "share/braid/profiles/h20x8.json", "share/braid/fabric_peers/peer.py", "share/doc/braid/LICENSE",
+         "share/doc/braid/THIRD_PARTY_NOTICES", "share/doc/braid/copyright",
          "share/doc/braid/README.md", "share/doc/braid/docs/install.md", "share/doc/braid/examples/copy.cpp")
 COPY_BYTES = 16 << 20
 
@@ -57,6 +60,7 @@ def unpack(kind, packages, folder):
         depends = lines("dpkg-deb", "--field", package, "Depends")
         assert depends == ["libc6 (>= {}.{})".format(*OLDEST_GLIBC)], depends
         assert lines("dpkg-deb", "--field", package, "Recommends") == ["libfabric1, libcurl4"]
+        assert lines("dpkg-deb", "--field", package, "Maintainer") == ["The braid authors"]
         data = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True).stdout
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             check_rights(archive)
@@ -71,6 +75,10 @@ def unpack(kind, packages, folder):
 def is_elf(path):
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
+
+
+def programs_in(root):
+    return [name for name in FILES if name.startswith(("bin/", "lib/")) and is_elf(root / name)]
 
 
 def faults_of(path, paths_of_the_build):
@@ -98,7 +106,7 @@ def holds_what_it_should(root, build, source):
     strangers = [name for name in ("lib/emulator", "lib/libcuda.so.1") if (root / name).exists()]
     assert not strangers, f"braid's name is not on {strangers}"
     elves = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and is_elf(path)]
-    programs = [name for name in FILES if name.startswith(("bin/", "lib/")) and is_elf(root / name)]
+    programs = programs_in(root)
     assert len(elves) == len(programs), elves
     faults = [f"{path.relative_to(root)} {fault}" for path in elves
               for fault in faults_of(path, (build, source))]
@@ -106,6 +114,16 @@ def holds_what_it_should(root, build, source):
     for path in (root / "lib").rglob("*.*"):
         if path.suffix in (".cmake", ".pc"):
             assert str(source) not in path.read_text("utf-8"), f"{path} names {source}"
+
+
+def says_whose_it_is(root, build, source):
+    """Whoever gets a package gets the notices that the licences of its parts demand."""
+    documents = root / "share" / "doc" / "braid"
+    text, copyright_file = ((documents / name).read_text("utf-8") for name in ("THIRD_PARTY_NOTICES", "copyright"))
+    assert "\nCopyright 2026 The braid authors\n" in copyright_file and text in copyright_file, copyright_file
+    assert "Copyright 2026 The braid authors" in (documents / "LICENSE").read_text("utf-8")
+    faults = list(notices.faults(text, root, build, source, programs_in(root)))
+    assert not faults, "\n".join(faults)
 
 
 def run(root, environment, *command):
@@ -142,7 +160,8 @@ def runs_where_no_compiler_is(root, build, source):
 
 
 def main(kind, question, packages, build, source):
-    questions = {name: globals()[name] for name in ("holds_what_it_should", "runs_where_no_compiler_is")}
+    questions = {name: globals()[name]
+                 for name in ("holds_what_it_should", "says_whose_it_is", "runs_where_no_compiler_is")}
     with tempfile.TemporaryDirectory(prefix="braid-package-") as folder:
         root = unpack(kind, pathlib.Path(packages), pathlib.Path(folder))
         questions[question](root, pathlib.Path(build), pathlib.Path(source))
