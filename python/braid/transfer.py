@@ -1,6 +1,18 @@
 """include/braid/transfer_abi.h, by ctypes: the names without `braid_transfer_`, errors as exceptions,
-limits in seconds. The header says what each call means. What a call cannot take is a TypeError or a ValueError that
-names the argument, before the library is called.
+limits in seconds.
+
+    with transfer.Transfer(listen="10.0.0.7:4750") as engine:            # the owner
+        engine.register_memory(address, size, transfer.MAY_READ)         # data_ptr(), ctypes.addressof(...)
+        print(engine.name())
+
+    with transfer.Transfer(addresses=["10.0.0.8"]) as engine:            # whoever reads there
+        engine.register_memory(local, size, 0)
+        there = engine.open_segment("braid://10.0.0.7:4750")
+        address, size, rights = engine.ranges(there)[0]
+        causes = engine.submit_and_wait(there, transfer.READ, [local], [address], [size], limit_s=10)
+
+examples/transfer.py is both as a program. The header says what each call means. What a call cannot take is a TypeError
+or a ValueError that names the argument, before the library is called.
 
 The library is the one that BRAID_TRANSFER_LIBRARY names, or else as _library.py says.
 """
