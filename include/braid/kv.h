@@ -323,7 +323,7 @@ class Rotation : detail::CCalls<braid_kv_last_error, braid_kv_last_cuda_error> {
 ///   auto applied = worker.apply(commands);      // came with the step
 ///   if (!applied.ok()) return send(worker.report().value());  // do not launch it
 ///   launch_model(stream);
-///   worker.end_step();
+///   if (auto ended = worker.end_step(); !ended.ok()) return stop(ended.message());
 ///   send(worker.report().value());              // with the step's outputs
 class RotationWorker : detail::CCalls<braid_kv_last_error, braid_kv_last_cuda_error> {
  public:
