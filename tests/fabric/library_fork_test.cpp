@@ -93,6 +93,26 @@ bool is_written_at(void* address, size_t size_bytes, int said) {
          holds_only(own, size_bytes, std::byte{2}) && !has_files_called("braid-fabric");
 }
 
+class ShmForkTest : public FabricPair {
+ protected:
+  void SetUp() override { open("shm"); }
+};
+
+/// A worker that is terminated has inherited libfabric's signal handler, which removes files.
+TEST_F(ShmForkTest, PeersFindTheParentAfterAChildWasTerminated) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  kill(child, SIGTERM);
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  Fabric peer = Fabric::open({"shm", {"127.0.0.1", "127.0.0.1"}}).value();
+  const auto found = peer.connect(owner_->address().value(), kLimit);
+  EXPECT_TRUE(found.ok()) << found.status().message();
+}
+
 class LocalForkTest : public FabricPair {
  protected:
   void SetUp() override { open("local"); }

@@ -7,6 +7,7 @@
 
 #include "fabric/ofi/guard.h"
 #include "fabric/ofi/robust_locks.h"
+#include "fabric/ofi/shm_files.h"
 #include "fabric/ofi/stand_ins.h"
 #include "fabric/wire.h"
 
@@ -94,6 +95,7 @@ Result<const Library*> open() {
   if (opened.version() == FI_VERSION(1, 17)) {
     opened.has_robust_locks = make_locks_robust(library).ok();
     opened.has_stand_ins = stand_in_for_missing_files(library).ok();
+    (void)keep_shm_files(library);
   }
   return &opened;
 }

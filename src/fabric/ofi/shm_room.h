@@ -14,8 +14,8 @@ struct ShmRoom {
   uint64_t wanted_mib = 0;  ///< what shm takes, by the CPUs of the host
 };
 ShmRoom shm_room();
-/// Whether rails over shm may have several endpoints. Their files are sparse, so whoever finds no
-/// room later faults.
+/// Whether rails over shm may have several endpoints. Each has a file, whose pages are taken at
+/// once.
 bool is_ample(const ShmRoom& room);
 /// An error says what /dev/shm lacks, without its name.
 Status check(const ShmRoom& room);
