@@ -4,7 +4,7 @@
 
 namespace braid::preload {
 
-ProcessPath::ProcessPath(std::string_view pattern, int64_t pid, std::string_view suffix) noexcept {
+void ProcessPath::set(std::string_view pattern, int64_t pid, std::string_view suffix) noexcept {
   char digits[20];
   const auto end = std::to_chars(digits, digits + sizeof digits, pid).ptr;
   const std::string_view number(digits, static_cast<size_t>(end - digits));

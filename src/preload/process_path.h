@@ -1,5 +1,6 @@
 // The path of a file that braid writes for a process: the user's text, with "%p" replaced by the
-// process's number. In a fixed array, so that a signal handler can make it.
+// process's number. In a fixed array, so that a signal handler can make it; but the handler's stack
+// may be too small to hold it.
 #pragma once
 
 #include <climits>
@@ -10,12 +11,16 @@ namespace braid::preload {
 
 class ProcessPath {
  public:
-  ProcessPath(std::string_view pattern, int64_t pid, std::string_view suffix = {}) noexcept;
+  constexpr ProcessPath() noexcept = default;
+  ProcessPath(std::string_view pattern, int64_t pid, std::string_view suffix = {}) noexcept {
+    set(pattern, pid, suffix);
+  }
+  void set(std::string_view pattern, int64_t pid, std::string_view suffix = {}) noexcept;
   /// Empty if the path would be too long.
   const char* c_str() const noexcept { return text_; }
 
  private:
-  char text_[PATH_MAX];
+  char text_[PATH_MAX]{};
 };
 
 }  // namespace braid::preload

@@ -49,11 +49,15 @@ struct Reporter {
   std::atomic<pid_t> expected{0};
   std::atomic<bool> has_ended{false};  // the report at exit has begun
   std::atomic<std::chrono::milliseconds>
-      due{};                         // the next report of an interval; 0: none was asked
-  std::atomic<bool> is_busy{false};  // a thread is using what follows
+      due{};  // the next report of an interval; 0: none was asked
+  // A thread is using what follows. It is not on the stack: a signal handler may run on a stack of
+  // 8 KiB, of which the kernel takes nearly half for the registers.
+  std::atomic<bool> is_busy{false};
   multipath::PathCounts paths;
   std::array<multipath::RelayCount, multipath::kMostGpus> relays;
   size_t relay_count = 0;
+  ProcessPath path;
+  ProcessPath fresh;                // the new file, which takes the place of `path`
   char text[64 << 10];              // most reports are one write
   struct sigaction program_action;  // what the program did with the signal before
 };
@@ -70,11 +74,12 @@ void write_to(Descriptor& to, const Settings& settings) noexcept {
 
 // Whoever reads the file sees the old report or the new one, never half of one.
 bool replace_file(const Settings& settings) noexcept {
-  const ProcessPath path(settings.file, getpid());
+  ProcessPath &path = reporter.path, &fresh = reporter.fresh;
+  path.set(settings.file, getpid());
   struct stat facts {};
   if (settings.is_refused || (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)))
     return false;
-  const ProcessPath fresh(settings.file, getpid(), ".new");
+  fresh.set(settings.file, getpid(), ".new");
   Descriptor file{open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   if (file.number < 0) return false;
   write_to(file, settings);

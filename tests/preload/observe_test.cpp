@@ -197,6 +197,20 @@ TEST_F(Observe, AFileTakesTheFormatThatIsAskedFor) {
   EXPECT_EQ(files().size(), 1u);
 }
 
+// Threads of Rust programs have such stacks.
+TEST_F(Observe, AReportNeedsLittleOfASmallSignalStack) {
+  const std::string client = BRAID_TEST_CLIENTS "/client_small_stack";
+  for (const std::string format : {"text", "json", "prometheus"}) {
+    const fs::path file = folder_ / format;
+    const Words options{"--stats", format, "--stats-file", file, "--stats-signal", "USR2"};
+    const ChildResult ended = run(options, {client, std::to_string(SIGTERM)});
+    EXPECT_EQ(ended.signal, SIGTERM) << format << " " << ended.errors;
+    EXPECT_NE(text_of(file).find("cuMemcpyHtoD_v2"), std::string::npos) << text_of(file);
+    const ChildResult asked = run(options, {client, std::to_string(SIGUSR2)});
+    EXPECT_EQ(asked.output, "it goes on\n") << format << " " << asked.signal << asked.errors;
+  }
+}
+
 TEST_F(Observe, AFileThatCannotBeWrittenIsSaidOnce) {
   const std::string file = "BRAID_STATS_FILE=" + (folder_ / "none" / "s.prom").string();
   const ChildResult child = run({}, {"env", file, kScenarios, "copy_once"});
