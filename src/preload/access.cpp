@@ -3,6 +3,8 @@
 // when memory is allocated. None of this is on a copy's path, so it may allocate and lock.
 #include "preload/access.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "preload/entries.h"
 #include "preload/renewed_in_child.h"
 #include "preload/state.h"
+#include "preload/uncancelled_scope.h"
 
 namespace braid::preload {
 namespace {
@@ -29,6 +32,8 @@ struct Ledger {
   AccessLedger access;
   AccessCalls<MappedRange> range_calls;
   AccessCalls<GpuPool> pool_calls;
+  std::vector<CUmemoryPool> granting;  // named by braid's own calls that are under way
+  std::condition_variable granted;     // one of those has ended
   bool is_granting = false;  // relays are open; what is made before is granted when they are
 
   AccessCalls<MappedRange>& calls(const MappedRange&) { return range_calls; }
@@ -55,14 +60,53 @@ bool grant_to(GpuSet relays, multipath::Engine& open, const GpuPool& pool) {
   return open.grant_to(relays, pool.pool);
 }
 
-// False: a call that is under way names the memory, and makes up for this.
-template <typename Memory>
-bool begin_granting(const Memory& memory, GpuSet relays) {
-  const std::lock_guard hold(ledger().lock);
-  if (ledger().calls(memory).postpone(memory)) return false;
-  ledger().access.grant(key_of(memory), relays);
-  return true;
+bool knows(const MappedRange& range) { return ledger().access.knows(range); }
+bool knows(const GpuPool& pool) { return ledger().access.knows(pool.pool, pool.gpu); }
+
+// The driver follows the handle of a pool, so the pool stays until braid's call that names it has
+// ended. It looks up the addresses of a range, and refuses them once they are unmapped.
+void begin_naming(const MappedRange&) {}
+void begin_naming(const GpuPool& pool) { ledger().granting.push_back(pool.pool); }
+void end_naming(const MappedRange&) {}
+void end_naming(const GpuPool& pool) {
+  std::vector<CUmemoryPool>& all = ledger().granting;
+  all.erase(std::find(all.begin(), all.end(), pool.pool));
+  ledger().granted.notify_all();
 }
+
+// braid's call waits for nothing itself (docs/measurements/2026-11-27-2xH100-probes.md).
+void wait_until_unnamed(std::unique_lock<std::mutex>&, const MappedRange&) {}
+void wait_until_unnamed(std::unique_lock<std::mutex>& hold, CUmemoryPool pool) {
+  const UncancelledScope uncancelled;
+  ledger().granted.wait(hold, [pool] { return std::ranges::count(ledger().granting, pool) == 0; });
+}
+
+// A call of braid's that grants access. It does not begin if the program has freed the memory since
+// braid listed it, or if a call that is under way names the memory, and makes up for this.
+template <typename Memory>
+class Granting {
+ public:
+  Granting(const Memory& memory, GpuSet relays) : memory_(memory) {
+    const std::lock_guard hold(ledger().lock);
+    if (!knows(memory) || ledger().calls(memory).postpone(memory)) return;
+    ledger().access.grant(key_of(memory), relays);
+    begin_naming(memory);
+    has_begun_ = true;
+  }
+  ~Granting() {
+    if (!has_begun_) return;
+    const std::lock_guard hold(ledger().lock);
+    end_naming(memory_);
+  }
+  Granting(const Granting&) = delete;
+  Granting& operator=(const Granting&) = delete;
+
+  bool has_begun() const { return has_begun_; }
+
+ private:
+  const Memory memory_;
+  bool has_begun_ = false;
+};
 
 // Noted before, so that a call of the program's that comes meanwhile keeps the access; and after,
 // since by then other memory may have the addresses.
@@ -70,7 +114,9 @@ template <typename Memory>
 void grant(multipath::Engine& open, const Memory& memory) {
   const ReentryGuard guard;
   const GpuSet relays = relays_to_grant(open, memory);
-  if (relays == 0 || !begin_granting(memory, relays) || !grant_to(relays, open, memory)) return;
+  if (relays == 0) return;
+  const Granting granting(memory, relays);
+  if (!granting.has_begun() || !grant_to(relays, open, memory)) return;
   const std::lock_guard hold(ledger().lock);
   ledger().access.grant(key_of(memory), relays);
 }
@@ -206,8 +252,9 @@ CUresult free_memory(HookId hook, const Key& memory, Arguments... arguments) noe
   if (is_for_driver()) return forward(hook, arguments...);
   decltype(ledger().access.forget(memory)) forgotten;
   try {
-    const std::lock_guard hold(ledger().lock);
-    forgotten = ledger().access.forget(memory);
+    std::unique_lock hold(ledger().lock);
+    forgotten = ledger().access.forget(memory);  // no grant of it begins any more
+    wait_until_unnamed(hold, memory);
   } catch (...) {
   }
   const CUresult result = forward(hook, arguments...);
@@ -225,15 +272,16 @@ CUresult free_memory(HookId hook, const Key& memory, Arguments... arguments) noe
 void grant_memory_made_so_far(multipath::Engine& open) {
   std::vector<MappedRange> ranges;
   std::vector<std::pair<CUmemoryPool, int>> pools;
+  const auto default_pools = open.default_pools();
   {
     const std::lock_guard hold(ledger().lock);
+    for (const auto& [pool, gpu] : default_pools) ledger().access.add_default(pool, gpu);
     ledger().is_granting = true;  // what is made from now on is granted by who makes it
     ranges = ledger().access.ranges();
     pools = ledger().access.pools();
   }
   for (const MappedRange& range : ranges) grant(open, range);
   for (const auto& [pool, gpu] : pools) grant(open, GpuPool{pool, gpu});
-  for (const auto& [pool, gpu] : open.default_pools()) grant(open, GpuPool{pool, gpu});
 }
 
 }  // namespace braid::preload

@@ -69,9 +69,14 @@ void AccessLedger::grant(const MappedRange& range, GpuSet gpus) {
   change(range, [&](Access& access) { access.granted |= gpus; });
 }
 
-void AccessLedger::grant(CUmemoryPool pool, GpuSet gpus) { pools_[pool].access.granted |= gpus; }
+void AccessLedger::grant(CUmemoryPool pool, GpuSet gpus) {
+  if (const auto known = pools_.find(pool); known != pools_.end())
+    known->second.access.granted |= gpus;
+}
 
 void AccessLedger::add(CUmemoryPool pool, int gpu) { pools_[pool] = {gpu, {}}; }
+
+void AccessLedger::add_default(CUmemoryPool pool, int gpu) { pools_[pool].gpu = gpu; }
 
 AccessLedger::Ranges AccessLedger::forget(const MappedRange& freed) {
   Ranges forgotten;
@@ -102,6 +107,20 @@ void AccessLedger::restore(const Pools& forgotten) {
     pools_[pool].gpu = known.gpu;
     pools_[pool].access.add(known.access);
   }
+}
+
+bool AccessLedger::knows(const MappedRange& asked) const {
+  CUdeviceptr address = asked.address;
+  auto range = ranges_.upper_bound(address);
+  if (range != ranges_.begin()) --range;
+  for (; range != ranges_.end() && range->first <= address && address < range->second.end; ++range)
+    address = range->second.end;
+  return address - asked.address >= asked.size_bytes;
+}
+
+bool AccessLedger::knows(CUmemoryPool pool, int gpu) const {
+  const auto known = pools_.find(pool);
+  return known != pools_.end() && known->second.gpu == gpu;
 }
 
 std::optional<CUmemAccess_flags> AccessLedger::answer(CUdeviceptr address, int gpu) const {

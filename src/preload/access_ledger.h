@@ -40,10 +40,13 @@ class AccessLedger {
   /// braid gives these GPUs all access. One too many here does no harm: they read as the program
   /// has set them.
   void grant(const MappedRange& range, GpuSet gpus);
+  /// Of a pool that is not known, nothing is noted.
   void grant(CUmemoryPool pool, GpuSet gpus);
   /// The program has made the pool, so braid may grant access to it. Other pools (imported, shared)
   /// it may not.
   void add(CUmemoryPool pool, int gpu);
+  /// The driver's own pool of a GPU, which nobody can destroy. What has been set of it stays.
+  void add_default(CUmemoryPool pool, int gpu);
   using Ranges = std::map<CUdeviceptr, Range>;  ///< by their beginnings; they do not overlap
   using Pools = std::map<CUmemoryPool, Pool>;
 
@@ -54,6 +57,11 @@ class AccessLedger {
   /// The driver has not freed it. What has been set meanwhile stays.
   void restore(const Ranges& forgotten);
   void restore(const Pools& forgotten);
+
+  /// True if nothing of the range has been unmapped since its access was set.
+  bool knows(const MappedRange& range) const;
+  /// True if the pool is one that braid may grant access to, of this GPU.
+  bool knows(CUmemoryPool pool, int gpu) const;
 
   /// The answer to the program about a GPU; nothing if the driver's own answer is right.
   std::optional<CUmemAccess_flags> answer(CUdeviceptr address, int gpu) const;

@@ -6,14 +6,13 @@
 // bytes.
 #pragma once
 
-#include <pthread.h>
-
 #include <optional>
 
 #include "multipath/classify.h"
 #include "preload/binding.h"
 #include "preload/observe.h"
 #include "preload/state.h"
+#include "preload/uncancelled_scope.h"
 
 namespace braid::preload {
 
@@ -28,19 +27,6 @@ inline CUstream per_thread(CUstream stream) {
 /// The segment of a copy in this direction.
 multipath::Segment segment_of(multipath::Direction direction, CUdeviceptr to, CUdeviceptr from,
                               uint64_t size_bytes);
-
-/// While it lives, the thread cannot be cancelled: the cancellation would unwind braid's frames. It
-/// comes at the thread's next cancellation point.
-class UncancelledScope {
- public:
-  UncancelledScope() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~UncancelledScope() { pthread_setcancelstate(before_, nullptr); }
-  UncancelledScope(const UncancelledScope&) = delete;
-  UncancelledScope& operator=(const UncancelledScope&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
 
 /// One call of a copy. In this order: `may_gain`; if true, `offer`, unless the copy turns out to be
 /// none for braid; `finish` in any case.

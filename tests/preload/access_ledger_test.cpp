@@ -125,6 +125,43 @@ TEST_F(Access, PoolsAreAnsweredLikewise) {
   EXPECT_TRUE(ledger_.forget(pool(3)).empty());
 }
 
+TEST_F(Access, OnlyAWholeRangeIsKnown) {
+  EXPECT_FALSE(ledger_.knows({kAt, 100}));
+  ledger_.set({kAt, 100}, by(0, kWrite));
+  ledger_.set({kAt + 100, 100}, by(1, kRead));
+  ledger_.set({kAt + 300, 100}, by(0, kWrite));
+  EXPECT_TRUE(ledger_.knows({kAt, 200}));
+  EXPECT_TRUE(ledger_.knows({kAt + 50, 100}));
+  EXPECT_TRUE(ledger_.knows({kAt + 300, 100}));
+  EXPECT_FALSE(ledger_.knows({kAt, 201}));
+  EXPECT_FALSE(ledger_.knows({kAt, 400}));
+  EXPECT_FALSE(ledger_.knows({kAt + 200, 50}));
+  EXPECT_FALSE(ledger_.knows({kAt - 1, 50}));
+  ledger_.forget({kAt + 50, 1});
+  EXPECT_FALSE(ledger_.knows({kAt, 200}));
+  EXPECT_TRUE(ledger_.knows({kAt + 51, 149}));
+}
+
+// A handle may come again, as that of another pool.
+TEST_F(Access, APoolIsKnownUntilItIsForgotten) {
+  ledger_.add(pool(1), 0);
+  EXPECT_TRUE(ledger_.knows(pool(1), 0));
+  EXPECT_FALSE(ledger_.knows(pool(1), 1));
+  EXPECT_FALSE(ledger_.knows(pool(2), 0));
+  ledger_.forget(pool(1));
+  ledger_.grant(pool(1), 0b0110);
+  EXPECT_FALSE(ledger_.knows(pool(1), 0));
+  EXPECT_EQ(ledger_.answer(pool(1), 1), std::nullopt) << "what comes there is not granted";
+}
+
+TEST_F(Access, WhatIsSetOfADefaultPoolStays) {
+  ledger_.set(pool(1), by(1, kRead));
+  ledger_.add_default(pool(1), 0);
+  EXPECT_TRUE(ledger_.knows(pool(1), 0));
+  ledger_.grant(pool(1), 0b0010);
+  EXPECT_EQ(ledger_.answer(pool(1), 1), kRead);
+}
+
 // The driver might carry out the program's call after braid's.
 TEST(AccessCalls, NothingIsGrantedWhileACallNamesTheMemory) {
   AccessCalls<MappedRange> calls;
