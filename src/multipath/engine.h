@@ -113,8 +113,8 @@ class Engine {
   /// Call it when the program is short of memory on a GPU: the relay there frees its buffers if it
   /// is idle. Returns the number of bytes. Does not wait.
   uint64_t release_buffers(CUdevice device) noexcept { return registry_.release_buffers(device); }
-  /// Allocates freed buffers again, where there is room. False: not all of them. May take its time;
-  /// one thread at a time.
+  /// Allocates freed buffers again, where there is room, and where they were freed a second ago or
+  /// earlier. False: not all of them. May take its time; one thread at a time.
   bool restore_buffers() noexcept;
 
   /// This process's row among those of the host that use braid.

@@ -11,6 +11,9 @@ namespace {
 // What a program may still want of a GPU that relays.
 constexpr size_t kLeastFreeBytes = size_t{1} << 30;
 
+// What has been given back belongs to the program's next call.
+constexpr uint64_t kReleasedForNs = 1'000'000'000;
+
 // A context sets memory aside for the stack of every thread that its GPU could run, for printf and
 // for a heap. The pull kernels use none of these (docs/measurements, 2026-11-22-2xH200-probes: half
 // of what a context costs).
@@ -195,6 +198,7 @@ uint64_t Relay::release_buffers() {
     if (buffers == 0) return 0;
     mark_channels_acquired(true);
   }
+  released_at_ns_ = driver_.clock->now_ns();
   CUresult freed;
   {
     const cuda::ScopedContext scope(driver_, context_);
@@ -212,6 +216,8 @@ void Relay::mark_channels_acquired(bool are_acquired) {
 // Nobody uses the buffers that are not there.
 Status Relay::restore_buffers() {
   if (has_buffers()) return {};
+  if (driver_.clock->now_ns() < released_at_ns_ + kReleasedForNs)
+    return Status::error("the program has just got the memory of a relay's buffers");
   const cuda::ScopedContext scope(driver_, context_);
   BRAID_TRY(driver_.check(scope.status(), "entering a relay's context"));
   BRAID_TRY(check_room(buffers_size_bytes()));

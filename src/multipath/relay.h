@@ -121,7 +121,8 @@ class Relay {
   /// stays, since its end would wait for streams of the program. Meanwhile transfers go by other
   /// paths.
   uint64_t release_buffers();
-  /// Allocates them again, if 1 GiB stays free beside them.
+  /// Allocates them again, if 1 GiB stays free beside them, a second after they were released at
+  /// the earliest.
   Status restore_buffers();
 
   /// True if no transfer is under way here.
@@ -159,6 +160,7 @@ class Relay {
   LinkState link_;
   uint64_t buffer_bytes_ = 0;
   std::atomic<CUdeviceptr> buffers_{0};
+  std::atomic<uint64_t> released_at_ns_{0};
   std::unique_ptr<cuda::RegisteredMemory> words_;
   std::mutex mutex_;
   std::array<Channel, kMostChannels> channels_{};

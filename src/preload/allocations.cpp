@@ -10,9 +10,7 @@ namespace {
 
 bool give_back_on(CUdevice device) noexcept {
   multipath::Engine* open = engine();
-  if (open == nullptr || open->release_buffers(device) == 0) return false;
-  wake_helper();  // which allocates it again, when there is room
-  return true;
+  return open != nullptr && open->release_buffers(device) != 0;
 }
 
 bool give_back_on_current() noexcept {
@@ -26,7 +24,10 @@ CUresult allocate(HookId hook, const GiveBack& give_back, Arguments... arguments
   const CUresult result = forward(hook, arguments...);
   if (result != CUDA_ERROR_OUT_OF_MEMORY || is_for_driver()) return result;
   const ReentryGuard guard;
-  return give_back() ? forward(hook, arguments...) : result;
+  if (!give_back()) return result;
+  const CUresult second = forward(hook, arguments...);
+  wake_helper();  // which gives the relay memory again, when there is room
+  return second;
 }
 
 }  // namespace

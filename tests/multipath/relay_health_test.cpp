@@ -176,13 +176,29 @@ TEST_F(RelayHealthTest, BuffersAreGivenBackAndAllocatedAgain) {
   EXPECT_EQ(engine_->release_buffers(relay_device()), 0u) << "there is nothing left";
   EXPECT_EQ(count().state, RelayState::kWithoutBuffers);
   EXPECT_FALSE(is_relayed());
+  clock_->leapt_ns += kSecondNs;
   EXPECT_TRUE(engine_->restore_buffers());
   EXPECT_EQ(free_on_relay(), before);
   EXPECT_TRUE(is_relayed());
 }
 
+// The program's own call is still to come.
+TEST_F(RelayHealthTest, BuffersStayGivenBackForASecond) {
+  const uint64_t given = engine_->release_buffers(relay_device());
+  ASSERT_NE(given, 0u);
+  const size_t free_bytes = free_on_relay();
+  EXPECT_FALSE(engine_->restore_buffers());
+  clock_->leapt_ns += kSecondNs / 2;
+  EXPECT_FALSE(engine_->restore_buffers());
+  EXPECT_EQ(free_on_relay(), free_bytes);
+  clock_->leapt_ns += kSecondNs / 2;
+  EXPECT_TRUE(engine_->restore_buffers());
+  EXPECT_EQ(free_on_relay(), free_bytes - given);
+}
+
 TEST_F(RelayHealthTest, BuffersStayGivenBackWhileTheGpuIsShortOfMemory) {
   ASSERT_NE(engine_->release_buffers(relay_device()), 0u);
+  clock_->leapt_ns += kSecondNs;
   const size_t most = free_on_relay() - (size_t{1} << 30);
   use_gpu(1);
   CUdeviceptr hog = 0;
@@ -216,6 +232,7 @@ TEST_F(RelayHealthTest, AGraphThatIsBeingRecordedIsNotSpoiled) {
   const auto end = reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(symbol("cuStreamEndCapture"));
   ASSERT_EQ(begin(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_NE(engine_->release_buffers(relay_device()), 0u);
+  clock_->leapt_ns += kSecondNs;
   EXPECT_TRUE(engine_->restore_buffers());
   CUgraph graph = nullptr;
   EXPECT_EQ(end(stream_, &graph), CUDA_SUCCESS);

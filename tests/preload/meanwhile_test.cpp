@@ -14,6 +14,7 @@
 #include "loader/libc_dlsym.h"
 #include "preload/access.h"
 #include "preload/entries.h"
+#include "preload/helper.h"
 #include "preload/state.h"
 #include "tests/support/eventually.h"
 
@@ -26,10 +27,16 @@ constexpr std::chrono::milliseconds kPatience{200};
 // The driver, and what it does before the calls in question.
 cuda::Driver real;
 std::function<void(CUmemoryPool)> before_pool_access;
+std::function<void()> before_allocation;
 
 CUresult set_pool_access(CUmemoryPool pool, const CUmemAccessDesc* descs, size_t count) {
   if (before_pool_access) before_pool_access(pool);
   return real.cuMemPoolSetAccess(pool, descs, count);
+}
+
+CUresult allocate_for_program(CUdeviceptr* address, size_t size_bytes) {
+  if (before_allocation) before_allocation();
+  return real.cuMemAlloc(address, size_bytes);
 }
 
 class Meanwhile : public ::testing::Test {
@@ -47,7 +54,10 @@ class Meanwhile : public ::testing::Test {
     ASSERT_TRUE(begin_creating());
     set_engine(std::move(opened).value());
   }
-  void SetUp() override { before_pool_access = nullptr; }
+  void SetUp() override {
+    before_pool_access = nullptr;
+    before_allocation = nullptr;
+  }
 
   static void use_gpu(CUdevice gpu) {
     CUcontext context = nullptr;
@@ -71,6 +81,7 @@ class Meanwhile : public ::testing::Test {
     const auto find = [&](const char* name) { return loader::libc_dlsym(library, name); };
     for (int hook = 0; hook < kHookCount; ++hook)
       driver_function(static_cast<HookId>(hook)) = find(hooks()[static_cast<size_t>(hook)].symbol);
+    driver_function(k_cuMemAlloc_v2) = reinterpret_cast<void*>(allocate_for_program);
     auto loaded = cuda::load_driver(find);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     real = loaded.value();
@@ -120,6 +131,22 @@ TEST_F(Meanwhile, ThePoolThatIsBeingGrantedStaysUntilThen) {
   ASSERT_TRUE(program.joinable()) << "it was not granted";
   EXPECT_TRUE(test::eventually([&] { return is_destroyed.load(); }));
   program.join();
+}
+
+// The second call of the driver takes its time: braid's thread must not be faster.
+TEST_F(Meanwhile, WhatARelayGivesBackIsTheProgramsAndNotTheRelaysAgain) {
+  ASSERT_TRUE(start_helper());
+  use_gpu(1);
+  size_t free_bytes = 0, total_bytes = 0;
+  real.cuMemGetInfo(&free_bytes, &total_bytes);
+  int calls = 0;
+  before_allocation = [&] {
+    if (++calls == 2) std::this_thread::sleep_for(kPatience);
+  };
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&memory, free_bytes + (size_t{32} << 20)), CUDA_SUCCESS);
+  EXPECT_EQ(calls, 2);
+  end_helper();
 }
 
 }  // namespace
