@@ -92,7 +92,12 @@ bool Ring::fence(int index, CUstream stream) {
 
 void Ring::mend() {
   in_flight_.fill(false);
-  is_broken_ = false;
+  is_broken_ = is_lost_;
+}
+
+void Ring::lose() {
+  is_lost_ = true;
+  is_broken_ = true;
 }
 
 bool Ring::pass(int index, CUresult result) {

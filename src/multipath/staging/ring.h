@@ -48,7 +48,12 @@ class Ring {
   bool is_idle();
 
   /// Repairs a broken ring, once its stream has been waited for: all work on the ring has passed.
+  /// Not one that is lost.
   void mend();
+
+  /// A transfer is under way that no stream waits for: the ring is broken for good, and its memory
+  /// is never freed.
+  void lose();
 
   bool is_broken() const { return is_broken_; }
 
@@ -72,6 +77,7 @@ class Ring {
   HugePages memory_;
   bool is_pinned_ = false;
   bool is_broken_ = true;  // until it is open
+  bool is_lost_ = false;
   std::atomic<bool> is_abandoned_{false};
   std::array<CUevent, kSlots> fences_{};
   std::array<bool, kSlots> in_flight_{};

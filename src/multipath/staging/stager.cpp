@@ -48,6 +48,7 @@ struct Stager::Window {
 class Stager::Carriers {
  public:
   void add(const Outcome& chunk, uint64_t size_bytes) {
+    if (chunk == Verdict::kFailed) error_ = chunk.error;
     bytes_[static_cast<size_t>(chunk.mover)] += size_bytes;
     via_ |= chunk.via;
     slice_bytes_ = std::max(slice_bytes_, chunk.slice_bytes);
@@ -60,8 +61,11 @@ class Stager::Carriers {
     outcome.slice_bytes = slice_bytes_;
     return outcome;
   }
+  /// Of a chunk that failed with bytes under way: the copy's answer.
+  CUresult error() const { return error_; }
 
  private:
+  CUresult error_ = CUDA_SUCCESS;
   std::array<uint64_t, kMoverCount> bytes_{};
   uint64_t via_ = 0;
   uint32_t slice_bytes_ = 0;
@@ -142,7 +146,9 @@ std::optional<Staged> Stager::copy(const Batch& copy, bool is_synchronous) {
   Carriers carriers;
   const uint64_t moved_bytes = to_device ? send(ring, copy, carriers) : fetch(ring, copy, carriers);
   Staged staged{.outcome = carriers.outcome()};
-  if (moved_bytes != copy.first().size_bytes || ring.is_broken())
+  if (carriers.error() != CUDA_SUCCESS)
+    staged.result = carriers.error();
+  else if (moved_bytes != copy.first().size_bytes || ring.is_broken())
     staged.result = finish_natively(ring, rest_of(copy, moved_bytes));
   else if (is_synchronous && to_device)
     staged.result = driver_.cuStreamSynchronize(copy.stream);
@@ -208,12 +214,16 @@ bool Stager::ask_ahead(Ring& ring, const Batch& copy, Window& window, Carriers& 
   return true;
 }
 
-// In the order of the stream, between the chunk's slot and its place on the device.
-bool Stager::enqueue(const Ring& ring, const Batch& copy, const Chunk& chunk,
-                     Carriers& carriers) const {
+// In the order of the stream, between the chunk's slot and its place on the device. A chunk that
+// has failed is not copied again: what a relay still carries of it might land afterwards.
+bool Stager::enqueue(Ring& ring, const Batch& copy, const Chunk& chunk, Carriers& carriers) const {
   const Batch piece = part_of(copy, ring.slot(chunk.index), chunk.offset, chunk.size_bytes);
   const Outcome outcome = submitter_.submit(piece);
   carriers.add(outcome, chunk.size_bytes);
+  if (outcome == Verdict::kFailed) {
+    ring.lose();
+    return false;
+  }
   return outcome == Verdict::kAccelerated || copy_natively(driver_, piece) == CUDA_SUCCESS;
 }
 

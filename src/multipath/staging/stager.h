@@ -15,7 +15,8 @@
 //
 // The driver copies memory that is not mapped, in streams that record graphs, and when there is no
 // ring. If the driver refuses a step, its own copy takes the bytes that are not on their way yet,
-// and gives the answer of the call.
+// and gives the answer of the call. (If it refuses the gate of a chunk, the call returns that
+// error, as for pinned memory.)
 //
 // Threads: any. Source: none in the paper, which accelerates pinned memory only.
 #pragma once
@@ -68,7 +69,7 @@ class Stager {
   uint64_t send(Ring& ring, const Batch& copy, Carriers& carriers);
   uint64_t fetch(Ring& ring, const Batch& copy, Carriers& carriers);
   bool ask_ahead(Ring& ring, const Batch& copy, Window& window, Carriers& carriers);
-  bool enqueue(const Ring& ring, const Batch& copy, const Chunk& chunk, Carriers& carriers) const;
+  bool enqueue(Ring& ring, const Batch& copy, const Chunk& chunk, Carriers& carriers) const;
   CUresult finish_natively(Ring& ring, const Batch& rest) const;
 
   const cuda::Driver& driver_;
