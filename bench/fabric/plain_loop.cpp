@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,9 +31,12 @@ struct Target {
   Plain::Target memory;
 };
 
-[[noreturn]] void be_written_to(int socket, const braid::fabric::ofi::Quirks& quirks,
-                                size_t size_bytes) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+std::atomic<bool> is_over = false;
+
+/// Until SIGTERM comes: a killed process would leave its files in /dev/shm.
+void be_written_to(int socket, const braid::fabric::ofi::Quirks& quirks, size_t size_bytes) {
+  signal(SIGTERM, [](int) { is_over = true; });
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   std::vector<std::byte> memory(size_bytes);
   Plain plain(quirks);
   Target target{};
@@ -41,7 +45,23 @@ struct Target {
   target.address_bytes = address.size();
   std::memcpy(target.address, address.data(), address.size());
   if (send(socket, &target, sizeof target, 0) < 0) _exit(1);
-  for (;;) plain.poll();
+  while (!is_over) plain.poll();
+}
+
+void measure(const Target& target, const braid::fabric::ofi::Quirks& quirks, uint64_t size_bytes,
+             uint64_t window, uint64_t windows) {
+  Plain plain(quirks);
+  const std::vector<std::byte> memory(size_bytes, std::byte{1});
+  plain.read_from(memory);
+  const auto* first = reinterpret_cast<const std::byte*>(target.address);
+  plain.connect({first, first + target.address_bytes}, target.memory);
+  const braid::bench::Load load{
+      .size_bytes = size_bytes, .count = window, .depth = window, .is_one_place = true};
+  for (uint64_t i = 0; i < kWarmUpWindows; ++i) plain.write(load);
+  const uint64_t begin_ns = braid::bench::now_ns();
+  for (uint64_t i = 0; i < windows; ++i) plain.write(load);
+  const double took_ns = static_cast<double>(braid::bench::now_ns() - begin_ns);
+  std::printf("%.2f MB/s\n", static_cast<double>(windows * load.total_bytes()) * 1e3 / took_ns);
 }
 
 }  // namespace
@@ -59,23 +79,14 @@ int main(int count, char** words) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) return 1;
   const pid_t process = fork();
-  if (process == 0) be_written_to(ends[1], *quirks, size_bytes);
+  if (process == 0) {
+    be_written_to(ends[1], *quirks, size_bytes);
+    _exit(0);
+  }
   Target target{};
   if (recv(ends[0], &target, sizeof target, 0) != sizeof target) return 1;
-  Plain plain(*quirks);
-  const std::vector<std::byte> memory(size_bytes, std::byte{1});
-  plain.read_from(memory);
-  const auto* first = reinterpret_cast<const std::byte*>(target.address);
-  plain.connect({first, first + target.address_bytes}, target.memory);
-  const braid::bench::Load load{
-      .size_bytes = size_bytes, .count = window, .depth = window, .is_one_place = true};
-  for (uint64_t i = 0; i < kWarmUpWindows; ++i) plain.write(load);
-  const uint64_t begin_ns = braid::bench::now_ns();
-  for (uint64_t i = 0; i < windows; ++i) plain.write(load);
-  const double took_ns = static_cast<double>(braid::bench::now_ns() - begin_ns);
-  std::printf("%.2f MB/s\n", static_cast<double>(windows * load.total_bytes()) * 1e3 / took_ns);
-  std::fflush(stdout);
-  kill(process, SIGKILL);
+  measure(target, *quirks, size_bytes, window, windows);
+  kill(process, SIGTERM);
   waitpid(process, nullptr, 0);
-  _exit(0);  // the target has not closed what libfabric shares with us
+  return 0;
 }

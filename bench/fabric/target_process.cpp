@@ -97,11 +97,11 @@ class TargetProcess::Server {
     for (size_t i = 0; options.has_engine && i < members_.size(); ++i) grant(members_[i], i);
   }
 
-  [[noreturn]] void run() {
+  void run() {
     for (;;) {
       const Serves whom = shared_.is_to_serve;
       shared_.serves = whom;
-      if (whom == Serves::kEnd) _exit(0);
+      if (whom == Serves::kEnd) return;
       if (whom == Serves::kLibrary) serve_by_library();
       if (whom == Serves::kEngine)
         for (Member& member : members_) step_engine(member);
@@ -205,6 +205,7 @@ TargetProcess::TargetProcess(const TargetOptions& options, const Buffers& buffer
   if (process_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     Server(options, *shared_, buffers.map_target_again().value()).run();
+    _exit(0);
   }
   while (!shared_->is_ready) {
     usleep(1000);

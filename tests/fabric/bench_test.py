@@ -69,6 +69,19 @@ class Addresses(unittest.TestCase):
                       done.stderr)
 
 
+class Ends(unittest.TestCase):
+    def test_nothing_is_left_in_shared_memory(self):
+        """In a /dev/shm of its own, where no other process leaves anything."""
+        apart = ["unshare", "--user", "--mount", "--map-root-user", "sh", "-e", "-c"]
+        own = "mount -t tmpfs none /dev/shm; "
+        if subprocess.run(apart + [own], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this user may make no such namespace")
+        bench = f"{BRAID} fabric bench --provider shm --pattern scatter --against plain,engine --sizes 64 --turns 1"
+        done = subprocess.run(apart + [own + bench + " > /dev/null; ls /dev/shm"], text=True, capture_output=True,
+                              check=False, timeout=300)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
 class LimitedRails(unittest.TestCase):
     def test_the_record_names_its_sizes_also_where_it_is_waived(self):
         record = Run("--limited-rails").records[0]
