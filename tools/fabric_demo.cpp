@@ -64,9 +64,9 @@ class Demo {
       return fail(Status::error("the writes have not begun", "Try `braid fabric doctor`"));
     print_table();
     const Status written = write_file(options_.svg_file, demo_svg(samples(), marks_));
-    if (!written.ok()) return fail(written);
-    fmt::print("plot: {}\n", options_.svg_file);
-    return judge(has_ended);
+    if (written.ok()) fmt::print("plot: {}\n", options_.svg_file);
+    const int exit_code = judge(has_ended);
+    return written.ok() ? exit_code : fail(written);
   }
 
  private:
@@ -198,6 +198,9 @@ class Demo {
 
 }  // namespace
 
-int fabric_demo(const FabricDemoOptions& options) { return Demo(options).run(); }
+int fabric_demo(const FabricDemoOptions& options) {
+  const Status status = check_writable(options.svg_file);
+  return status.ok() ? Demo(options).run() : fail(status);
+}
 
 }  // namespace braid::tools

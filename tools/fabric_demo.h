@@ -12,7 +12,7 @@ struct FabricDemoOptions {
 };
 
 /// To be called by a process of one thread that has not loaded libfabric: it forks. Returns the
-/// exit code: 1 for wrong bytes, or if what should go on does not.
+/// exit code: 1 for wrong bytes, if what should go on does not, or if the plot cannot be written.
 int fabric_demo(const FabricDemoOptions& options);
 
 }  // namespace braid::tools
