@@ -161,7 +161,8 @@ const std::vector<Entry>& entries() {
        set_processes},
       {{"BRAID_PAGEABLE", "N", "threads", "by CPUs",
         "threads that stage copies of pageable memory; 0: such copies stay native. By CPUs: a "
-        "quarter of those the process may use, from 1 to 16; 0 on one alone",
+        "quarter of those the process may use by its mask and its container's quota, from 1 to "
+        "16; 0 on one alone",
         "the other CPUs are the program's; 1 GiB is 5.8 and 3.7 times native: "
         "docs/measurements/2026-11-22-4xH200.md"},
        set_number<&Options::pageable_threads, 0, 64>},

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <string>
 
+#include "host/control_groups.h"
+
 namespace braid::kv {
 namespace {
 
@@ -50,34 +52,10 @@ uint64_t left_in(const fs::path& group, const Names& names) {
   return limit - std::min(limit, kept);
 }
 
-// Each group is limited by those that it lies in. In a container only the inner ones are there.
-uint64_t left_up_from(const fs::path& mount, fs::path group, const Names& names) {
-  uint64_t left = left_in(mount, names);
-  for (group = group.relative_path(); !group.empty(); group = group.parent_path())
-    left = std::min(left, left_in(mount / group, names));
-  return left;
-}
-
-bool has_memory(const std::string& controllers) {
-  return ("," + controllers + ",").find(",memory,") != std::string::npos;
-}
-
-// Lines "number:controllers:path". Version 2 names no controllers.
 uint64_t left_in_groups(const fs::path& root) {
   uint64_t left = kNoLimit;
-  const fs::path mount = root / "sys/fs/cgroup";
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const fs::path group = line.substr(second + 1);
-    if (controllers.empty())
-      left = std::min(left, left_up_from(mount, group, kVersion2));
-    else if (has_memory(controllers))
-      left = std::min(left, left_up_from(mount / "memory", group, kVersion1));
-  }
+  for (const ControlGroup& group : control_groups("memory", root))
+    left = std::min(left, left_in(group.folder, group.version == 2 ? kVersion2 : kVersion1));
   return left;
 }
 

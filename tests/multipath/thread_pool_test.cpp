@@ -60,8 +60,22 @@ TEST(ThreadPoolTest, HasAThreadWhereThereIsASecondCpu) {
     if (!CPU_ISSET(cpu, &all)) continue;
     CPU_SET(cpu, &few);
     ASSERT_EQ(sched_setaffinity(0, sizeof few, &few), 0);
-    EXPECT_EQ(default_thread_count(), ++count > 1 ? 1 : 0) << count << " CPUs";
+    ++count;
+    EXPECT_EQ(default_thread_count(), usable_cpus().count > 1 ? 1 : 0) << count << " CPUs";
   }
+}
+
+TEST(ThreadPoolTest, HasAQuarterOfTheCpusThatItMayUse) {
+  const auto threads_on = [](int count) {
+    UsableCpus cpus;
+    cpus.count = count;
+    return default_thread_count(cpus);
+  };
+  EXPECT_EQ(threads_on(0), 0) << "nothing is known";
+  EXPECT_EQ(threads_on(1), 0);
+  EXPECT_EQ(threads_on(2), 1);
+  EXPECT_EQ(threads_on(32), 8);
+  EXPECT_EQ(threads_on(192), 16);
 }
 
 TEST(ThreadPoolTest, CopiesEveryByteAndNoMore) {

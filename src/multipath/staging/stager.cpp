@@ -100,6 +100,7 @@ bool is_mapped(const void* memory, uint64_t size_bytes) {
 
 Stager::Stager(const cuda::Driver& driver, const Options& options, Submitter& submitter)
     : driver_(driver),
+      cpus_(usable_cpus()),
       threads_(threads_for(options)),
       least_bytes_(least_bytes(options)),
       submitter_(submitter),
@@ -126,7 +127,8 @@ bool Stager::is_staged(const Batch& copy) const {
 }
 
 ThreadPool* Stager::pool() {
-  std::call_once(pool_made_, [this] { pool_ = std::make_unique<ThreadPool>(threads_); });
+  std::call_once(pool_made_,
+                 [this] { pool_ = std::make_unique<ThreadPool>(threads_, &cpus_.mask); });
   return pool_->is_usable() ? pool_.get() : nullptr;
 }
 

@@ -73,6 +73,7 @@ class Stager {
   CUresult finish_natively(Ring& ring, const Batch& rest) const;
 
   const cuda::Driver& driver_;
+  const UsableCpus cpus_;  // where the threads run, whichever thread copies first
   const int threads_;
   const uint64_t least_bytes_;
   Submitter& submitter_;

@@ -1,7 +1,6 @@
 #include "multipath/staging/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,20 +54,20 @@ void populate_block(const PageRange& pages, uint64_t at, uint64_t size_bytes) {
 
 }  // namespace
 
-int default_thread_count() {
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 0;
-  const int count = CPU_COUNT(&cpus);
-  return count > 1 ? std::clamp(count / 4, 1, kMostThreads) : 0;
+int default_thread_count(const UsableCpus& cpus) {
+  return cpus.count > 1 ? std::clamp(cpus.count / 4, 1, kMostThreads) : 0;
 }
 
-ThreadPool::ThreadPool(int threads) : process_(getpid()) {
+ThreadPool::ThreadPool(int threads, const cpu_set_t* cpus) : process_(getpid()) {
   const BlockedSignals blocked;  // inherited by the threads
   threads_.reserve(static_cast<size_t>(threads));
   try {
     while (threads_.size() < static_cast<size_t>(threads)) {
       threads_.emplace_back([this] { work(); });
-      pthread_setname_np(threads_.back().native_handle(), "braid-stage");
+      const pthread_t thread = threads_.back().native_handle();
+      pthread_setname_np(thread, "braid-stage");
+      // If the system refuses, it has the CPUs of this thread.
+      if (cpus != nullptr) pthread_setaffinity_np(thread, sizeof *cpus, cpus);
     }
   } catch (const std::system_error&) {
     // A limit on threads: those there are will do.

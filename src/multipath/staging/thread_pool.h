@@ -18,14 +18,15 @@
 #include <variant>
 #include <vector>
 
+#include "host/usable_cpus.h"
 #include "multipath/staging/fresh_pages.h"
 
 namespace braid::multipath::staging {
 
 /// The number of threads if the program does not say: a quarter of the CPUs that this process may
-/// run on, since the program has work of its own, and at most 16, which move 70 GB/s; twice as many
+/// use, since the program has work of its own, and at most 16, which move 70 GB/s; twice as many
 /// move 80. At least one beside the calling thread; none on a single CPU, which it would share.
-int default_thread_count();
+int default_thread_count(const UsableCpus& cpus = usable_cpus());
 
 /// Where the bytes are needed next. A ring stays in the CPUs' caches, where the links read it: 16
 /// threads write it with 138 GB/s through the caches and 68 past them. The program's memory does
@@ -34,7 +35,9 @@ enum class Stores : uint8_t { kCached, kPastCaches };
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);
+  /// The threads run on these CPUs; null: on those of the calling thread, which may be fewer than
+  /// were counted.
+  explicit ThreadPool(int threads, const cpu_set_t* cpus = nullptr);
   /// Ends the threads. No task may be under way, and the process is the one that made the pool.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
