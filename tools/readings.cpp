@@ -4,14 +4,11 @@
 
 #include <algorithm>
 
+#include "base/median.h"
+
 namespace braid::tools {
 
-double Readings::median() const {
-  if (values.empty()) return 0;
-  std::vector<double> sorted = values;
-  std::sort(sorted.begin(), sorted.end());
-  return (sorted[sorted.size() / 2] + sorted[(sorted.size() - 1) / 2]) / 2;
-}
+double Readings::median() const { return braid::median(values); }
 
 double Readings::lowest() const {
   return values.empty() ? 0 : *std::min_element(values.begin(), values.end());

@@ -2,12 +2,13 @@
 // third waits and a third is paused, on a GPU without a free block.
 //
 //   serving_decide [REQUESTS]
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "serving/policies/make_policy.h"
 #include "serving/random.h"
 
@@ -50,8 +51,7 @@ double median_us(const Policy& policy, const View& view) {
     times.push_back(passed.count());
   }
   if (named == ~size_t{0}) std::abort();  // so that nothing is left out
-  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-  return times[kRounds / 2];
+  return median(std::move(times));
 }
 
 }  // namespace

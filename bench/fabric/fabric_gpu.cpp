@@ -21,6 +21,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/median.h"
 #include "base/units.h"
 #include "bench/fabric/gpu_pair.h"
 #include "multipath/engine.h"
@@ -86,11 +87,6 @@ double seconds_of(const std::function<void()>& moving) {
   const auto begin = std::chrono::steady_clock::now();
   moving();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 /// Copies from the GPU to pinned host memory, as the library makes them.

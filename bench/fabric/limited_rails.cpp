@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 
+#include "base/median.h"
 #include "fabric/engine.h"
 #include "fabric/ofi/domain.h"
 
@@ -290,9 +291,7 @@ LimitedRailsResult race_limited_rails(const LimitedRailsOptions& options) {
     result.failed = shared->failed[0] != 0 ? shared->failed : "a process has ended early";
     return result;
   }
-  std::span turns(shared->turns_gbps, static_cast<size_t>(options.turns));
-  std::sort(turns.begin(), turns.end());
-  result.braid_gbps = turns[turns.size() / 2];
+  result.braid_gbps = median({shared->turns_gbps, shared->turns_gbps + options.turns});
   result.ratio = result.braid_gbps / result.sum_gbps;
   result.is_verified = shared->is_verified;
   return result;

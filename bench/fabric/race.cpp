@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/median.h"
 #include "bench/fabric/buffers.h"
 #include "bench/fabric/contenders.h"
 #include "bench/fabric/library_contender.h"
@@ -53,9 +54,9 @@ Result<Turn> take_turn(Contender& contender, const Load& load, const Buffers& bu
   return Turn{static_cast<double>(load.count) * 1e9 / took_ns, arrived_ns.has_value()};
 }
 
-Spread spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {values[values.size() / 2], values.front(), values.back()};
+Spread spread_of(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {median(values), *least, *most};
 }
 
 /// All turns of one contender at one size.

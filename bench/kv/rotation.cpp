@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "base/units.h"
 #include "bench/kv/contenders.h"
 #include "bench/kv/decoding.h"

@@ -4,11 +4,6 @@
 
 namespace braid::bench {
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 void take_turns(std::vector<Side>& sides, Moves moves, int turns) {
   for (Side& side : sides) {
     side.gbps.clear();

@@ -17,8 +17,6 @@ struct Side {
   std::vector<double> submit_us = {};
 };
 
-double median(std::vector<double> values);
-
 /// Turns of all sides, the first ones for warming up; who begins changes.
 void take_turns(std::vector<Side>& sides, Moves moves, int turns);
 

@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "base/units.h"
 #include "braid/braid.h"
 #include "braid/transfer.h"
@@ -200,11 +201,6 @@ double seconds_of(const std::function<void()>& moving) {
   const auto begin = std::chrono::steady_clock::now();
   moving();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 /// braid against the slowest of the others, turn by turn.

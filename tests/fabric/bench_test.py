@@ -23,14 +23,14 @@ FIELDS = {"provider", "pattern", "size_bytes", "rails", "braid_gbps", "against",
 
 
 class Run:
-    """One run of the command: a turn of each, over one size."""
+    """One run of the command."""
 
-    def __init__(self, *words, fault="", stderr=subprocess.PIPE):
+    def __init__(self, *words, fault="", stderr=subprocess.PIPE, turns=1):
         environment = dict(os.environ, BRAID_PEER_FOLDER=str(PEERS), BRAID_COPY_PEER=fault)
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "records.json"
             done = subprocess.run(
-                [BRAID, "fabric", "bench", "--turns", "1", "--turn-ms", "20", "--json", file,
+                [BRAID, "fabric", "bench", "--turns", str(turns), "--turn-ms", "20", "--json", file,
                  "--python", sys.executable, *words],
                 env=environment, text=True, stdout=subprocess.PIPE, stderr=stderr, check=False,
                 timeout=300)
@@ -101,6 +101,10 @@ class Against(unittest.TestCase):
             self.assertTrue(record["verified"])
             self.assertAlmostEqual(record["ratio"],
                                    record["braid_gbps"] / record["against_gbps"], 3)
+
+    def test_the_median_of_two_turns_lies_between_them(self):
+        record = race(against="plain", turns=2).against("plain")[0]
+        self.assertAlmostEqual(record["ratio"], (record["ratio_least"] + record["ratio_most"]) / 2)
 
     def test_pages(self):
         run = race("--pattern", "paged", provider="shm", size="8K")

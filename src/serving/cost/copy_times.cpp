@@ -1,9 +1,11 @@
 #include "serving/cost/copy_times.h"
 
-#include <algorithm>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
+#include "base/median.h"
 #include "base/try.h"
 #include "topology/json_reader.h"
 
@@ -16,18 +18,16 @@ namespace {
 using topology::JsonErrors;
 using topology::JsonNode;
 
-double median(const JsonNode& turns) {
+double median_of(const JsonNode& turns) {
   std::vector<double> values;
   for (const JsonNode& turn : turns.items(1, "what each turn took"))
     values.push_back(turn.number_from_zero());
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return median(std::move(values));
 }
 
 std::optional<double> median_if_there(const JsonNode& line, const char* key) {
   const auto turns = line.find(key);
-  return turns ? std::optional(median(*turns)) : std::nullopt;
+  return turns ? std::optional(median_of(*turns)) : std::nullopt;
 }
 
 void check_verified(const JsonNode& line) {
@@ -44,8 +44,8 @@ SegmentCopies segments_of(const JsonNode& line) {
           .way = moves == "down" ? Way::kDown
                  : moves == "up" ? Way::kUp
                                  : Way::kBoth,
-          .one_by_one_gbps = median(line["one_by_one_gbps"]),
-          .batch_gbps = median(line["native_gbps"]),
+          .one_by_one_gbps = median_of(line["one_by_one_gbps"]),
+          .batch_gbps = median_of(line["native_gbps"]),
           .braid_gbps = median_if_there(line, "braid_gbps"),
           .call_us = median_if_there(line, "call_us"),
           .transfer_us = median_if_there(line, "transfer_us")};
@@ -55,8 +55,9 @@ void read_methods(const JsonNode& line, CopyTimes& times) {
   check_verified(line);
   for (const char* name : {"naive", "ms", "ms_mk", "duplex", "braid"})
     if (const auto method = line.find(name))
-      times.methods.push_back({name, median((*method)["down_gbps"]), median((*method)["up_gbps"]),
-                               1e3 * median((*method)["both_s"])});
+      times.methods.push_back({name, median_of((*method)["down_gbps"]),
+                               median_of((*method)["up_gbps"]),
+                               1e3 * median_of((*method)["both_s"])});
 }
 
 // Lines of other kinds are for other readers.
