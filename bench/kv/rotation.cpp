@@ -3,19 +3,21 @@
 // turns. Prints a line of JSON for each size and direction; exit code 1 if a byte was wrong.
 //
 //   rotation [--blocks 32K,64K,2M,4M] [--bytes 512M] [--turns 7] [--plan 2400] [--gpu 0]
-//            [--segments 4K,16K,64K,256K,1M,4M,8M,32M] [--counts 512,2048,8192,32768]
+//            [--segments 4K,16K,64K,256K,1M,4M,8M,32M] [--counts LIST]
 //
-// `--bytes` are those that a turn moves in each direction. GB/s are of both directions together, on
-// the host's clock from the call until the last byte. "native", "braid", "sparing" (every link, by
-// copy engines on the GPU itself: braid_copy_batch_sparing) and "kernel" (one link, by braid's
-// kernel: kernel_copier.h) rotate; "native_batch" and "braid_batch" are bare batches of the same
-// blocks, which rotation cannot exceed. "sparing_relayed" is the part of its bytes that relays have
-// carried so far. "table_1" has the methods of that table. "segment" are bare copies by size: one
-// by one, in the driver's batches, and in braid's; and of one by one what the call takes, and the
-// copy (figures 4, 5 and 12). The last lines are what the call costs its caller for a plan of so
-// many blocks of 64 KiB: with copies, and with none ("bookkeeping"). Where braid carries nothing
-// (one GPU, no peers), the first line says so: bandwidth is native's alone, and braid's calls hand
-// the driver its own batches. bench/kv/run holds the lines against what docs/kv.md requires.
+// `--bytes` are those that a turn moves in each direction; of `--counts` of segments of 64 KiB, if
+// none are given, a sixteenth of them to four times as many: 512,2048,8192,32768 of 512M. GB/s are
+// of both directions together, on the host's clock from the call until the last byte. "native",
+// "braid", "sparing" (every link, by copy engines on the GPU itself: braid_copy_batch_sparing) and
+// "kernel" (one link, by braid's kernel: kernel_copier.h) rotate; "native_batch" and "braid_batch"
+// are bare batches of the same blocks, which rotation cannot exceed. "sparing_relayed" is the part
+// of its bytes that relays have carried so far. "table_1" has the methods of that table. "segment"
+// are bare copies by size: one by one, in the driver's batches, and in braid's; and of one by one
+// what the call takes, and the copy (figures 4, 5 and 12). The last lines are what the call costs
+// its caller for a plan of so many blocks of 64 KiB: with copies, and with none ("bookkeeping").
+// Where braid carries nothing (one GPU, no peers), the first line says so: bandwidth is native's
+// alone, and braid's calls hand the driver its own batches. bench/kv/run holds the lines against
+// what docs/kv.md requires.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +54,7 @@ struct Command {
   std::vector<uint64_t> block_bytes = {32 << 10, 64 << 10, 2 << 20, 4 << 20};
   std::vector<uint64_t> segment_bytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
                                          1 << 20, 4 << 20,  8 << 20,  32 << 20};
-  std::vector<uint64_t> segment_counts = {512, 2048, 8192, 32768};
+  std::vector<uint64_t> segment_counts = {};  // by turn_bytes, where none are asked for
   uint64_t turn_bytes = 512 << 20;
   int turns = 7;
   uint32_t plan_blocks = 2400;
@@ -61,9 +63,11 @@ struct Command {
 };
 
 [[noreturn]] void usage() {
-  std::fprintf(stderr,
-               "rotation [--blocks LIST] [--segments LIST] [--counts LIST] [--bytes SIZE] "
-               "[--turns N] [--plan BLOCKS] [--kernels N] [--gpu N]\n");
+  std::fprintf(
+      stderr,
+      "rotation [--blocks LIST] [--segments LIST] [--counts LIST] [--bytes SIZE] "
+      "[--turns N] [--plan BLOCKS] [--kernels N] [--gpu N]\n"
+      "--counts without a LIST: 1/16, 1/4, 1 and 4 times --bytes, in segments of 64 KiB\n");
   std::exit(2);
 }
 
@@ -98,6 +102,10 @@ Command parse(int count, char** words) {
     else
       usage();
   }
+  if (command.segment_counts.empty())
+    for (const uint64_t part : {1, 4, 16, 64})
+      command.segment_counts.push_back(
+          std::max<uint64_t>(command.turn_bytes / kSegmentBytes * part / 16, 1));
   return command;
 }
 
