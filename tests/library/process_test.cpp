@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/support/child.h"
+#include "tests/support/own_folder.h"
 
 namespace braid::test {
 namespace {
@@ -82,8 +82,8 @@ TEST(LibraryProcess, IsAsFastUnderBraidRunAndEachCopyIsCountedOnce) {
 }
 
 TEST(LibraryProcess, StatisticsAndLogNeedNoInterposer) {
-  const std::string log = ::testing::TempDir() + "braid-library-log";
-  std::remove(log.c_str());
+  const OwnFolder folder;
+  const std::string log = folder.file("log");
   const Seen alone = run_alone({"64", "pinned"}, {{"BRAID_STATS", "json"}, {"BRAID_LOG", log}});
   const auto reports = alone.child.statistics();
   ASSERT_EQ(reports.size(), 1u) << alone.child.errors;

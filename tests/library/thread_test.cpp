@@ -10,6 +10,7 @@
 #include "support/child.h"
 #include "support/eventually.h"
 #include "support/gate.h"
+#include "support/own_folder.h"
 
 namespace braid::test {
 namespace {
@@ -62,7 +63,8 @@ class IntervalTest : public ThreadTest {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  const std::string path_ = ::testing::TempDir() + "braid-interval-" + std::to_string(getpid());
+  const OwnFolder folder_;
+  const std::string path_ = folder_.file("statistics");
 };
 
 TEST_F(IntervalTest, AFileIsRewrittenWhileTheProgramRuns) {
@@ -73,7 +75,6 @@ TEST_F(IntervalTest, AFileIsRewrittenWhileTheProgramRuns) {
   EXPECT_TRUE(eventually([&] {
     return text().find("\"accelerated\":{\"calls\":1") != std::string::npos;
   })) << text();
-  unlink(path_.c_str());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "support/in_time.h"
+#include "support/own_folder.h"
 #include "transfer/directory/server.h"
 #include "transfer/owner.h"
 #include "transfer/store_server.h"
@@ -25,24 +26,22 @@ class TransferStore : public testing::TestWithParam<StoreKind> {
   void SetUp() override {
     if (!server_.is_installed()) GTEST_SKIP() << server_.program() << " is not installed";
     ASSERT_TRUE(server_.start()) << server_.program() << " does not start";
-    setenv("BRAID_RUNTIME_DIR", folder_.c_str(), 1);
+    setenv("BRAID_RUNTIME_DIR", initiators_.c_str(), 1);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   /// `secret`: what its file holds; empty: it has none.
   std::unique_ptr<Owner> owner(const std::string& name, const std::string& secret = {}) {
-    setenv("BRAID_RUNTIME_DIR", (folder_ + "-o" + std::to_string(++owners_)).c_str(), 1);
+    setenv("BRAID_RUNTIME_DIR", folder_.file("o" + std::to_string(++owners_)).c_str(), 1);
     std::vector<std::string> arguments = {"name=" + name, "store=" + server_.url(),
                                           "bytes=" + std::to_string(kBytes)};
     if (!secret.empty()) {
-      std::filesystem::create_directories(folder_);
-      const std::string file = folder_ + "/secret-" + std::to_string(owners_);
+      const std::string file = folder_.file("secret-" + std::to_string(owners_));
       std::ofstream(file) << secret;
       chmod(file.c_str(), 0600);
       arguments.push_back("secret=" + file);
     }
     auto started = std::make_unique<Owner>(arguments);
-    setenv("BRAID_RUNTIME_DIR", folder_.c_str(), 1);
+    setenv("BRAID_RUNTIME_DIR", initiators_.c_str(), 1);
     return started;
   }
   Transfer initiator() const {
@@ -64,8 +63,9 @@ class TransferStore : public testing::TestWithParam<StoreKind> {
     return segment;
   }
 
-  const std::string folder_ = testing::TempDir() + "/braid-store-" + std::to_string(getpid());
-  StoreServer server_{GetParam(), folder_ + "-server"};
+  const braid::test::OwnFolder folder_;
+  const std::string initiators_ = folder_.file("i");
+  StoreServer server_{GetParam(), folder_.file("server")};
   int owners_ = 0;
 };
 
@@ -166,15 +166,15 @@ TEST_P(TransferStore, AHostWhereNoEngineCanHaveANameAsksTheCluster) {
   ASSERT_EQ(first->addresses.size(), 4u) << first->name;
   Transfer engine = initiator();
   namespace fs = std::filesystem;
-  const std::string open_to_all = folder_ + "/open",
-                    long_path = folder_ + "/" + std::string(90, 'x');
+  const std::string open_to_all = folder_.file("open"),
+                    long_path = folder_.file(std::string(90, 'x'));
   fs::create_directories(open_to_all);
   fs::permissions(open_to_all, fs::perms(0755));
   for (const std::string& folder : {open_to_all, std::string("/dev/null/none"), long_path}) {
     setenv("BRAID_RUNTIME_DIR", folder.c_str(), 1);
     (void)open(engine, "prefill-0");
   }
-  setenv("BRAID_RUNTIME_DIR", folder_.c_str(), 1);
+  setenv("BRAID_RUNTIME_DIR", initiators_.c_str(), 1);
 }
 
 TEST_P(TransferStore, OneThatLiesMisdirectsAndAuthorisesNothing) {
