@@ -57,8 +57,9 @@ bool describe_rails(const std::vector<topology::Nic>& nics) {
 /// Why a rail has so many endpoints, and for whom.
 std::string reason_of(size_t endpoints, size_t rails, const fabric::EndpointCount& count) {
   std::string text =
-      !count.asked ? fmt::format("by its NIC, {} rails, {} CPUs and {} open files", rails,
-                                 count.room.cpus, count.room.descriptors)
+      !count.asked ? fmt::format("by its NIC, {} rail{}, {} CPU{} and {} open files", rails,
+                                 rails == 1 ? "" : "s", count.room.cpus,
+                                 count.room.cpus == 1 ? "" : "s", count.room.descriptors)
       : endpoints == *count.asked
           ? fmt::format("as {} says", fabric::kEndpointsVariable)
           : fmt::format("{} says {}, but {} open files allow no peer several",
@@ -259,9 +260,11 @@ int fabric_doctor(const std::string& address) {
   const std::vector<topology::Nic> nics = topology::host_nics();
   fmt::print("{}\n", nics_text(nics));
   const bool has_rails = describe_rails(nics);
-  const bool has_address = describe_address(address, nics);
-  const bool has_endpoints = describe_endpoints(address, nics);
-  const bool has_secret = describe_secret(address);
+  bool is_usable = describe_address(address, nics);
+  if (is_usable) {
+    const bool has_endpoints = describe_endpoints(address, nics);
+    is_usable = describe_secret(address) && has_endpoints;
+  }
   describe_shared_memory();
   const auto library = ofi::library();
   if (library.ok()) {
@@ -272,8 +275,7 @@ int fabric_doctor(const std::string& address) {
   }
   const bool has_provider = library.ok() && describe_providers(address);
   const bool has_local = describe_gpu_memory(address, library.ok());
-  return has_rails && has_endpoints && has_address && has_secret && (has_provider || has_local) ? 0
-                                                                                                : 1;
+  return has_rails && is_usable && (has_provider || has_local) ? 0 : 1;
 }
 
 }  // namespace braid::tools

@@ -34,11 +34,11 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
         (takes_device || !is_of_this_host(address)))
       return Status::error(
           "other hosts can reach " + address + ", and there is no secret",
-          std::string("Let ") + kSecretVariable +
-              " or --secret-file name a file with the secret of all engines (" +
+          std::string("Let ") + kSecretVariable + " name a file with the secret of all engines (" +
               making_of_secret("FILE") +
-              "), or allow it if every host there may be trusted (--allow-unauthenticated; in "
-              "programs allow_unauthenticated)");
+              "), or allow it if every host there may be trusted: in programs by "
+              "allow_unauthenticated. Commands that open engines have --secret-file and "
+              "--allow-unauthenticated");
   return Secret();
 }
 
