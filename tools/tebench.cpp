@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/try.h"
 #include "tools/commands.h"
@@ -79,12 +81,19 @@ class OwnTarget {
       said += letter;
     close(ends[0]);
     const size_t at = said.find("braid://");
-    if (at == std::string::npos) return Status::error("the target did not start");
+    if (at == std::string::npos) return Status::error("the target did not start" + how_it_ended());
     return said.substr(at, said.find_first_of(" \n", at) - at);
   }
   int process() const { return process_; }
 
  private:
+  /// Of one that ended by itself it has said why.
+  std::string how_it_ended() {
+    int status = 0;
+    waitpid(std::exchange(process_, -1), &status, 0);
+    return WIFSIGNALED(status) ? fmt::format(": {}", strsignal(WTERMSIG(status))) : "";
+  }
+
   int process_ = -1;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "host/memory_left.h"
 #include "host/shared_pages.h"
 
 namespace braid {
@@ -19,6 +20,7 @@ struct Allocation {
 
 /// `node`: see MappedPages::prefer_node.
 inline Result<Allocation> allocate_privately(size_t size_bytes, int node) {
+  BRAID_TRY(check_memory_left(size_bytes));
   BRAID_LET(pages, MappedPages::map_private(size_bytes));
   (void)madvise(pages.memory(), size_bytes, MADV_HUGEPAGE);
   pages.prefer_node(node);

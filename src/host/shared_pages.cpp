@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/try.h"
+#include "host/memory_left.h"
 
 // These exist in kernels newer than some headers.
 #ifndef MFD_NOEXEC_SEAL
@@ -91,6 +92,7 @@ void MappedPages::prefer_node(int node) const {
 Result<SharedPages> make_shared_pages(size_t size_bytes, const SharedPagesKind& kind) {
   if (is_beyond_file_limit(size_bytes))
     return Status::error("files may not be as large (ulimit -f)");
+  if (kind.is_filled) BRAID_TRY(check_memory_left(size_bytes));
   SharedPages made;
   made.file = new_file(kind.name);
   if (!made.file.is_open() || ftruncate(made.file.get(), static_cast<off_t>(size_bytes)) != 0)

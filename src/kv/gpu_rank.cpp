@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "cuda/relaxed_capture.h"
 #include "cuda/scoped_context.h"
-#include "kv/host_memory.h"
+#include "host/memory_left.h"
 
 namespace braid::kv {
 namespace {
@@ -60,8 +60,7 @@ Status check_cache(const cuda::Driver& driver, const RankOptions& options, const
 // Before anything is pinned: what one rank has taken would be missing for the next.
 Status check_host_memory(const GpuRank::Options& options) {
   const uint64_t wanted = options.layout.host_bytes(options.slots.host) * options.gpus.size();
-  const uint64_t left =
-      options.host_limit_bytes ? *options.host_limit_bytes : host_memory_left_bytes();
+  const uint64_t left = options.host_limit_bytes ? *options.host_limit_bytes : memory_left_bytes();
   if (wanted <= left) return {};
   const std::string pools = options.gpus.size() == 1
                                 ? "the host pool is"

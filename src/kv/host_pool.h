@@ -18,7 +18,7 @@ namespace braid::kv {
 class HostPool {
  public:
   /// Pins memory in the current context, for all GPUs, near the current context's GPU. The caller
-  /// asks first whether the host has so much (host_memory.h).
+  /// asks first whether the host has so much (host/memory_left.h).
   static Result<std::unique_ptr<HostPool>> open(const cuda::Driver& driver, uint64_t size_bytes);
   /// Call it in the context that opened the pool, once no copy uses the pool.
   ~HostPool();

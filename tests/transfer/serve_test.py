@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,19 @@ def what_others_ask():
         assert done.returncode == 0 and done.stdout.startswith("no links yet"), done
 
 
+def limited():
+    """Without the refusal that is tested, this process ends alone, and the host keeps its memory."""
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+
+
+def more_memory_than_is_left_is_refused():
+    all_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    size = f"{2 * all_gib + 64}G"
+    for words in (["serve", "--memory", size, "--seconds", "1"], ["tebench", "--pair", "--total_buffer_size", size]):
+        done = subprocess.run([BRAID, *words, *LOCAL[:2]], capture_output=True, text=True, check=False, preexec_fn=limited)
+        assert done.returncode == 1 and re.search("the host has .* left", done.stderr), (words, done)
+
+
 def address_of_a_nic():
     """None: this host has loopback alone."""
     with tempfile.TemporaryDirectory() as folder:
@@ -165,6 +179,7 @@ def main():
     files_alone()
     nothing_at_all()
     what_others_ask()
+    more_memory_than_is_left_is_refused()
     peers_reach_what_the_name_says()
     addresses_that_nobody_reaches()
     memory_of_a_gpu()

@@ -1,5 +1,5 @@
 // What the host has left, read from folders that look like those of a kernel.
-#include "kv/host_memory.h"
+#include "host/memory_left.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace braid::kv {
+namespace braid {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,12 +29,18 @@ class HostMemory : public ::testing::Test {
     fs::create_directories((root_ / name).parent_path());
     std::ofstream(root_ / name) << text;
   }
-  uint64_t left() const { return host_memory_left_bytes(root_); }
+  uint64_t left() const { return memory_left_bytes(root_); }
 
   fs::path root_;
 };
 
 TEST_F(HostMemory, WithoutGroupsIsWhatTheKernelSays) { EXPECT_EQ(left(), 32 * kGib); }
+
+TEST_F(HostMemory, IsNotGivenWhereThereIsLess) {
+  EXPECT_TRUE(check_memory_left(4096).ok());
+  const Status refused = check_memory_left(uint64_t{1} << 60);
+  EXPECT_NE(refused.message().find("the host has"), std::string::npos) << refused.message();
+}
 
 TEST_F(HostMemory, IsLimitedByTheGroupOfVersion2) {
   put("proc/self/cgroup", "0::/user.slice/job\n");
@@ -78,7 +84,7 @@ TEST_F(HostMemory, WhatCannotBeReadLimitsNothing) {
   EXPECT_GT(left(), uint64_t{1} << 60);
 }
 
-TEST(HostMemoryHere, IsMoreThanNothing) { EXPECT_GT(host_memory_left_bytes(), 0u); }
+TEST(HostMemoryHere, IsMoreThanNothing) { EXPECT_GT(memory_left_bytes(), 0u); }
 
 }  // namespace
-}  // namespace braid::kv
+}  // namespace braid

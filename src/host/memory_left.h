@@ -5,10 +5,16 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace braid::kv {
+#include "base/status.h"
+
+namespace braid {
 
 /// Without swapping. `root` is the folder that has `proc` and `sys`. A file that is missing, or has
 /// no number, limits nothing.
-uint64_t host_memory_left_bytes(const std::filesystem::path& root = "/");
+uint64_t memory_left_bytes(const std::filesystem::path& root = "/");
 
-}  // namespace braid::kv
+/// An error if the host does not have so much left. Whoever touches more is not refused: the kernel
+/// ends a process, perhaps another one.
+Status check_memory_left(uint64_t size_bytes);
+
+}  // namespace braid

@@ -1,12 +1,13 @@
-#include "kv/host_memory.h"
+#include "host/memory_left.h"
 
 #include <algorithm>
 #include <fstream>
 #include <string>
 
+#include "base/units.h"
 #include "host/control_groups.h"
 
-namespace braid::kv {
+namespace braid {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,9 +62,16 @@ uint64_t left_in_groups(const fs::path& root) {
 
 }  // namespace
 
-uint64_t host_memory_left_bytes(const fs::path& root) {
+uint64_t memory_left_bytes(const fs::path& root) {
   const uint64_t kib = number_of(root / "proc/meminfo", "MemAvailable:", kNoLimit >> 10);
   return std::min(kib << 10, left_in_groups(root));
 }
 
-}  // namespace braid::kv
+Status check_memory_left(uint64_t size_bytes) {
+  const uint64_t left = memory_left_bytes();
+  if (size_bytes <= left) return {};
+  return Status::error("there is no memory of " + format_size(size_bytes) + ": the host has " +
+                       format_size(left) + " left");
+}
+
+}  // namespace braid
