@@ -51,7 +51,7 @@ double median_us(const Policy& policy, const View& view) {
     times.push_back(passed.count());
   }
   if (named == ~size_t{0}) std::abort();  // so that nothing is left out
-  return median(std::move(times));
+  return braid::median(std::move(times));
 }
 
 }  // namespace
