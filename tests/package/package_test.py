@@ -23,7 +23,8 @@ OLDEST_GLIBC = (2, 35) if BUILT_WITH <= (2, 36) else BUILT_WITH
 NEEDED = re.compile(r"lib(c|m|dl|pthread|rt)\.so\.\d+|ld-linux-x86-64\.so\.2")
 FILES = ("bin/braid", "lib/libbraid.so", "lib/libbraid_fabric.so", "lib/libbraid_transfer.so", "lib/libbraid_kv.so",
          "lib/libbraid_serving.so", "lib/libbraid_preload.so", "lib/braid/emulator/libcuda.so.1",
-         "lib/cmake/braid/braid-config.cmake", "lib/pkgconfig/braid.pc", "lib/pkgconfig/braid_fabric.pc",
+         "lib/cmake/braid/braid-config.cmake", "lib/cmake/braid/braid-targets.cmake",
+         "lib/pkgconfig/braid.pc", "lib/pkgconfig/braid_fabric.pc",
          "lib/pkgconfig/braid_transfer.pc", "lib/pkgconfig/braid_kv.pc", "lib/pkgconfig/braid_serving.pc",
          "include/braid/braid.h", "include/braid/fabric.h", "include/braid/transfer.h", "include/braid/kv.h",
          "include/braid/serving.h",

@@ -1,0 +1,10 @@
+# What find_package(braid) reads. A component is a library of braid's by its target's name.
+include(${CMAKE_CURRENT_LIST_DIR}/braid-targets.cmake)
+foreach(component ${braid_FIND_COMPONENTS})
+  if(TARGET braid::${component})
+    set(braid_${component}_FOUND TRUE)
+  elseif(braid_FIND_REQUIRED_${component})
+    set(braid_FOUND FALSE)
+    set(braid_NOT_FOUND_MESSAGE "braid has no library '${component}'")
+  endif()
+endforeach()
