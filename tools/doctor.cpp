@@ -135,7 +135,7 @@ int most_relays(const cuda::Driver& driver, const Options& options, Gpus gpus) {
 Finding check_library(void*& library) {
   library = dlopen(preload_library().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return good(preload_library());
-  return bad(dlerror(), "Build or install braid completely: make build");
+  return bad(dlerror(), kReinstall);
 }
 
 Finding check_hooks(void* library) {
@@ -146,7 +146,7 @@ Finding check_hooks(void* library) {
     missing += dlsym(library, symbol) == nullptr ? 1 : 0;
   if (missing != 0)
     return bad(fmt::format("{} entry points are missing from the library", missing),
-               "The library and the command are of different builds: make build");
+               std::string("The library and the command are of different builds. ") + kReinstall);
   return good(fmt::format("{} driver and {} runtime entry points, dlsym and _exit",
                           preload::hooks().size(), lending::cudart_hooks().size()));
 }

@@ -20,8 +20,7 @@ fs::path emulator_folder() { return install_root() / "lib" / "braid" / "emulator
 Result<fs::path> find_emulated_driver() {
   const fs::path driver = emulator_folder() / "libcuda.so.1";
   if (fs::exists(driver)) return driver;
-  return Status::error("there is no emulated driver at " + driver.string(),
-                       "Build or install braid completely: make build");
+  return Status::error("there is no emulated driver at " + driver.string(), kReinstall);
 }
 
 std::string shell_command(const std::vector<std::string>& words) {

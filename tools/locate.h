@@ -11,6 +11,11 @@
 
 namespace braid::tools {
 
+/// The remedy if a part of braid is missing, or of another build: for those who have a package, and
+/// those who have built it.
+inline constexpr const char* kReinstall =
+    "Install braid's package again, or build all of it: make build";
+
 /// The folder that holds bin/, lib/ and share/.
 std::filesystem::path install_root();
 

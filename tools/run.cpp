@@ -139,7 +139,7 @@ Status check_installation(const RunRequest& request) {
   if (!request.server.empty()) BRAID_TRY(find_emulated_driver().status());
   if (!request.is_native && access(preload_library().c_str(), R_OK) != 0)
     return Status::error("there is no preload library at " + preload_library().string(),
-                         "Build or install braid completely: make build");
+                         kReinstall);
   if (!request.server.empty()) return {};
   return ask_in_child([]() -> Result<std::string> {
            BRAID_TRY(cuda::open_driver().status());

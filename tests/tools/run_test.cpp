@@ -243,12 +243,15 @@ class BrokenInstallation : public ::testing::Test {
   fs::path root_;
 };
 
+// For those who have a package, and those who have built it.
+const std::string kReinstall = "Install braid's package again, or build all of it: make build";
+
 TEST_F(BrokenInstallation, WithoutTheEmulatedDriverOrThePreloadLibraryNothingIsStarted) {
   expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), kRunFailed,
-                 {"no emulated driver", "make build"});
+                 {"no emulated driver", kReinstall});
   fs::create_directory_symlink(BRAID_EMULATOR_FOLDER, root_ / "lib/braid/emulator");
   expect_refusal(braid({"run", "--server", "h20x8", "--", "true"}), kRunFailed,
-                 {"no preload library", "make build"});
+                 {"no preload library", kReinstall});
 }
 
 TEST_F(BrokenInstallation, WithoutItsProfilesItSaysThatTheyAreMissing) {
@@ -280,7 +283,7 @@ TEST_F(BrokenInstallation, TheDoctorFindsThePreloadLibraryMissing) {
   const ChildResult child = braid({"doctor", "--server", "h20x8"});
   EXPECT_EQ(child.exit_code, 1);
   EXPECT_NE(child.output.find("FAIL library"), std::string::npos) << child.output;
-  EXPECT_NE(child.output.find("make build"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find(kReinstall), std::string::npos) << child.output;
 }
 
 TEST_F(BrokenInstallation, BestEffortForgivesNoMistakesOfTheUsers) {
