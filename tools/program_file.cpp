@@ -1,6 +1,7 @@
 #include "tools/program_file.h"
 
 #include <elf.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,13 +44,21 @@ Status no_program(const std::string& command, const std::vector<std::string>& be
   return Status::error("'" + before.front() + "' stands before --", "Write: " + words);
 }
 
+namespace {
+
+/// False: it is none that this machine runs.
+bool read_head(std::ifstream& in, Elf64_Ehdr& head) {
+  return in.read(reinterpret_cast<char*>(&head), sizeof head) &&
+         std::memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64 &&
+         head.e_phentsize == sizeof(Elf64_Phdr);
+}
+
+}  // namespace
+
 bool is_static(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr head{};
-  if (!in.read(reinterpret_cast<char*>(&head), sizeof head) ||
-      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-      head.e_phentsize != sizeof(Elf64_Phdr))
-    return false;
+  if (!read_head(in, head)) return false;
   in.seekg(static_cast<std::streamoff>(head.e_phoff));
   for (int i = 0; i < head.e_phnum; ++i) {
     Elf64_Phdr part{};
@@ -57,6 +66,19 @@ bool is_static(const fs::path& file) {
     if (part.p_type == PT_INTERP) return false;
   }
   return true;
+}
+
+bool is_set_id(const fs::path& file) {
+  struct stat facts {};
+  if (stat(file.c_str(), &facts) != 0) return false;
+  constexpr mode_t kSetsGroup = S_ISGID | S_IXGRP;  // without S_IXGRP it means something else
+  const bool is_other_user = (facts.st_mode & S_ISUID) != 0 && facts.st_uid != getuid();
+  const bool is_other_group =
+      (facts.st_mode & kSetsGroup) == kSetsGroup && facts.st_gid != getgid();
+  if (!is_other_user && !is_other_group) return false;
+  std::ifstream in(file, std::ios::binary);
+  Elf64_Ehdr head{};
+  return !in || read_head(in, head);  // it may be executable and not readable
 }
 
 }  // namespace braid::tools

@@ -204,6 +204,16 @@ Status prepare_server(const RunRequest& request, const Options& options) {
   return request.is_native ? Status() : use_preload_library();
 }
 
+void warn_of_no_preload(const std::string& name, const fs::path& file) {
+  const char* const why = is_static(file)   ? "is statically linked"
+                          : is_set_id(file) ? "is setuid or setgid"
+                                            : nullptr;
+  if (why != nullptr)
+    fmt::print(stderr,
+               "braid: '{}' {}, so that nothing can be preloaded into it: its copies stay native\n",
+               name, why);
+}
+
 int fail_run(const Status& status) {
   fail(status);
   return kRunFailed;
@@ -234,11 +244,7 @@ int run(const RunRequest& request, const std::vector<std::string>& stray,
   }
   if (!status.ok()) return fail_run(status);
   if (request.is_native) return execute_natively(program);
-  if (is_static(file.path))
-    fmt::print(stderr,
-               "braid: '{}' is statically linked, so that nothing can be preloaded into it: its "
-               "copies stay native\n",
-               program[0]);
+  warn_of_no_preload(program[0], file.path);
   for (const auto& [variable, text] : request.options) setenv(variable.c_str(), text.c_str(), 1);
   setenv(preload::kStartedVariable, std::to_string(getpid()).c_str(), 1);
   return execute(program);

@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "multipath/engine.h"
+#include "tests/support/own_folder.h"
 #include "tests/tools/braid_run.h"
 
 namespace braid::test {
@@ -35,7 +36,8 @@ TEST(Run, TheExitCodeAndTheSignalAreThePrograms) {
 // cuda-gdb takes symbols of the driver for the first image of a process, and breaks when another
 // image follows.
 TEST(Run, TheDriverIsNotLoadedInTheProcessThatBecomesTheProgram) {
-  const std::string trace = testing::TempDir() + "braid_run_loads";
+  const OwnFolder folder;
+  const std::string trace = folder.file("loads");
   const std::string emulator = BRAID_EMULATOR_FOLDER;
   const Environment environment{{"LD_DEBUG", "files"},
                                 {"LD_DEBUG_OUTPUT", trace},
@@ -76,7 +78,8 @@ TEST(Run, AnUnknownServerIsNamedWithThoseThereAre) {
 }
 
 TEST(Run, ABrokenServerFileIsNamed) {
-  const fs::path file = fs::path(::testing::TempDir()) / "broken_server.json";
+  const OwnFolder folder;
+  const fs::path file = folder.file("broken_server.json");
   std::ofstream(file) << "{\"name\": 3}";
   expect_refusal(braid_run({"--server", file}, {"true"}), kRunFailed, {"broken_server.json"});
 }
@@ -119,7 +122,8 @@ TEST(Run, OptionsThatWouldDoNothingAreNamed) {
 
 // The report replaces the file: as root, /dev/null would be one no more.
 TEST(Run, OnlyARegularFileIsReplacedByStatistics) {
-  const fs::path file = fs::path(::testing::TempDir()) / ("fifo_" + std::to_string(getpid()));
+  const OwnFolder folder;
+  const fs::path file = folder.file("fifo");
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
   expect_refusal(braid_run(emulated_with({"--stats-file", file}), {"true"}), kRunFailed,
                  {"'" + file.string() + "' is no regular file", "Leave --stats-file out"});
@@ -128,22 +132,36 @@ TEST(Run, OnlyARegularFileIsReplacedByStatistics) {
   fs::create_symlink("/proc/self/fd/2", file);  // as /dev/stderr
   expect_refusal(braid_run(emulated_with({"--stats-file", file}), {"true"}), kRunFailed,
                  {"'" + file.string() + "' is no regular file"});
-  fs::remove(file);
+}
+
+// The loader preloads nothing where the rights of a program's file are not those of its user.
+TEST(Run, ASetuidProgramIsNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root makes other users' programs";
+  const OwnFolder folder;
+  fs::permissions(folder.path(), fs::perms(0755));
+  const std::string program = folder.file("suid");
+  fs::copy_file("/bin/true", program);
+  const auto warning = [&] { return braid_run(kEmulated, {program}).errors; };
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  EXPECT_EQ(warning(), "") << "it is this user's";
+  ASSERT_EQ(chown(program.c_str(), 65534, 0), 0);
+  EXPECT_EQ(warning(), "") << "chown takes the bit away";
+  ASSERT_EQ(chmod(program.c_str(), 04755), 0);
+  EXPECT_NE(warning().find("suid' is setuid or setgid, so that nothing can be preloaded"),
+            std::string::npos);
 }
 
 TEST(Run, AFolderThatTakesNoNewReportIsSaid) {
-  const fs::path folder = fs::path(::testing::TempDir()) / ("shut_" + std::to_string(getpid()));
-  fs::create_directories(folder);
-  const fs::path file = folder / "stats";
+  const OwnFolder folder;
+  const fs::path file = folder.file("stats");
   std::ofstream{file};
   fs::permissions(file, fs::perms::all);
-  ASSERT_EQ(chmod(folder.c_str(), 0555), 0);
+  ASSERT_EQ(chmod(folder.path().c_str(), 0555), 0);
   Words words{BRAID_COMMAND, "run", "--server", "h20x8", "--stats-file", file, "--", "true"};
   if (geteuid() == 0)  // may write everywhere
     words.insert(words.begin(), {"setpriv", "--reuid", "65534", "--clear-groups"});
   expect_refusal(run_child(words), kRunFailed, {"cannot write '" + file.string(), "denied"});
-  fs::permissions(folder, fs::perms::owner_all);
-  fs::remove_all(folder);
+  fs::permissions(folder.path(), fs::perms::owner_all);
 }
 
 // A driver that starts and has no GPU, as on the login node of a cluster.
@@ -226,21 +244,20 @@ TEST(Run, AMachineWithoutADriverIsSaid) {
 class BrokenInstallation : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(::testing::TempDir()) / ("broken_install_" + std::to_string(getpid()));
     fs::create_directories(root_ / "bin");
     fs::create_directories(root_ / "lib" / "braid");
     fs::copy_file(BRAID_COMMAND, root_ / "bin" / "braid");
     fs::create_directories(root_ / "share" / "braid");
     fs::create_directory_symlink(BRAID_PROFILES, root_ / "share" / "braid" / "profiles");
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   ChildResult braid(Words words) {
     words.insert(words.begin(), root_ / "bin" / "braid");
     return run_child(words);
   }
 
-  fs::path root_;
+  const OwnFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 // For those who have a package, and those who have built it.
