@@ -1,7 +1,10 @@
 #include "tools/program_file.h"
 
 #include <elf.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -68,14 +71,20 @@ bool is_static(const fs::path& file) {
   return true;
 }
 
-bool is_set_id(const fs::path& file) {
+bool gains_rights(const fs::path& file) {
   struct stat facts {};
+  struct statvfs mount {};
   if (stat(file.c_str(), &facts) != 0) return false;
+  const bool is_ignored = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ||
+                          (statvfs(file.c_str(), &mount) == 0 && (mount.f_flag & ST_NOSUID) != 0);
+  if (is_ignored) return false;
   constexpr mode_t kSetsGroup = S_ISGID | S_IXGRP;  // without S_IXGRP it means something else
   const bool is_other_user = (facts.st_mode & S_ISUID) != 0 && facts.st_uid != getuid();
   const bool is_other_group =
       (facts.st_mode & kSetsGroup) == kSetsGroup && facts.st_gid != getgid();
-  if (!is_other_user && !is_other_group) return false;
+  const bool is_capable =
+      getuid() != 0 && getxattr(file.c_str(), "security.capability", nullptr, 0) > 0;
+  if (!is_other_user && !is_other_group && !is_capable) return false;
   std::ifstream in(file, std::ios::binary);
   Elf64_Ehdr head{};
   return !in || read_head(in, head);  // it may be executable and not readable

@@ -28,8 +28,9 @@ Status no_program(const std::string& command, const std::vector<std::string>& be
 /// cannot be read.
 bool is_static(const std::filesystem::path& file);
 
-/// An ELF file that runs with the rights of another user or group than this process's, into which
-/// the loader preloads nothing. The kernel takes no such rights from scripts.
-bool is_set_id(const std::filesystem::path& file);
+/// An ELF file that runs with the rights of another user or group than this process's, or with
+/// capabilities of its own: the loader preloads nothing into it. The kernel takes no such rights
+/// from scripts, and none where it ignores them (`nosuid`, PR_SET_NO_NEW_PRIVS).
+bool gains_rights(const std::filesystem::path& file);
 
 }  // namespace braid::tools

@@ -205,9 +205,9 @@ Status prepare_server(const RunRequest& request, const Options& options) {
 }
 
 void warn_of_no_preload(const std::string& name, const fs::path& file) {
-  const char* const why = is_static(file)   ? "is statically linked"
-                          : is_set_id(file) ? "is setuid or setgid"
-                                            : nullptr;
+  const char* const why = is_static(file)      ? "is statically linked"
+                          : gains_rights(file) ? "is setuid or setgid, or has capabilities"
+                                               : nullptr;
   if (why != nullptr)
     fmt::print(stderr,
                "braid: '{}' {}, so that nothing can be preloaded into it: its copies stay native\n",

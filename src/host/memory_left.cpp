@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "base/units.h"
@@ -47,10 +48,24 @@ uint64_t left_in(const fs::path& group, const Names& names) {
   if (limit == kNoLimit) return kNoLimit;
   const uint64_t used = number_in(group / names.used, 0);
   const fs::path statistics = group / "memory.stat";
-  const uint64_t cached =
-      number_of(statistics, names.inactive_files, 0) + number_of(statistics, names.active_files, 0);
+  const uint64_t cached = number_of(statistics, names.inactive_files, 0) +
+                          number_of(statistics, names.active_files, 0) +
+                          number_of(statistics, "slab_reclaimable", 0);
   const uint64_t kept = used - std::min(used, cached);
   return limit - std::min(limit, kept);
+}
+
+// ZFS's cache shrinks for whoever needs memory, and MemAvailable leaves it out. Lines of its file
+// are "name type number".
+uint64_t zfs_cache_bytes(const fs::path& root) {
+  std::ifstream file(root / "proc/spl/kstat/zfs/arcstats");
+  std::string name, type;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    uint64_t number = 0;
+    if (words >> name >> type >> number && name == "size") return number;
+  }
+  return 0;
 }
 
 uint64_t left_in_groups(const fs::path& root) {
@@ -67,11 +82,17 @@ uint64_t memory_left_bytes(const fs::path& root) {
   return std::min(kib << 10, left_in_groups(root));
 }
 
-Status check_memory_left(uint64_t size_bytes) {
-  const uint64_t left = memory_left_bytes();
+Status check_memory_left(uint64_t size_bytes, const fs::path& root) {
+  const fs::path kernel = root / "proc/meminfo";
+  const uint64_t kib =
+      number_of(kernel, "MemAvailable:", kNoLimit >> 11) + number_of(kernel, "SwapFree:", 0);
+  const uint64_t of_kernel = (kib << 10) + zfs_cache_bytes(root);
+  const uint64_t left = std::min(of_kernel, left_in_groups(root));
   if (size_bytes <= left) return {};
-  return Status::error("there is no memory of " + format_size(size_bytes) + ": the host has " +
-                       format_size(left) + " left");
+  return Status::error(
+      "there is no memory of " + format_size(size_bytes) + ": " +
+      (left < of_kernel ? "this process's control groups have " : "the host has ") +
+      format_size(left) + " left");
 }
 
 }  // namespace braid

@@ -13,8 +13,8 @@ namespace braid {
 /// no number, limits nothing.
 uint64_t memory_left_bytes(const std::filesystem::path& root = "/");
 
-/// An error if the host does not have so much left. Whoever touches more is not refused: the kernel
-/// ends a process, perhaps another one.
-Status check_memory_left(uint64_t size_bytes);
+/// An error if the host does not have so much left, with swapping. Whoever touches more is not
+/// refused: the kernel ends a process, perhaps another one.
+Status check_memory_left(uint64_t size_bytes, const std::filesystem::path& root = "/");
 
 }  // namespace braid

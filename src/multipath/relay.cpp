@@ -194,11 +194,11 @@ uint64_t Relay::release_buffers() {
   {
     const std::lock_guard lock(mutex_);
     if (!is_idle_locked()) return 0;
+    released_at_ns_ = driver_.clock->now_ns();  // before anybody sees that they are gone
     buffers = buffers_.exchange(0);
     if (buffers == 0) return 0;
     mark_channels_acquired(true);
   }
-  released_at_ns_ = driver_.clock->now_ns();
   CUresult freed;
   {
     const cuda::ScopedContext scope(driver_, context_);

@@ -38,8 +38,23 @@ TEST_F(HostMemory, WithoutGroupsIsWhatTheKernelSays) { EXPECT_EQ(left(), 32 * kG
 
 TEST_F(HostMemory, IsNotGivenWhereThereIsLess) {
   EXPECT_TRUE(check_memory_left(4096).ok());
-  const Status refused = check_memory_left(uint64_t{1} << 60);
-  EXPECT_NE(refused.message().find("the host has"), std::string::npos) << refused.message();
+  EXPECT_TRUE(check_memory_left(32 * kGib, root_).ok());
+  const Status refused = check_memory_left(33 * kGib, root_);
+  EXPECT_NE(refused.message().find("the host has 32G left"), std::string::npos)
+      << refused.message();
+  put("proc/self/cgroup", "0::/job\n");
+  put("sys/fs/cgroup/job/memory.max", "8589934592\n");
+  const Status limited = check_memory_left(9 * kGib, root_);
+  EXPECT_NE(limited.message().find("this process's control groups have 8G left"), std::string::npos)
+      << limited.message();
+}
+
+TEST_F(HostMemory, IsGivenWhereOthersShrinkForIt) {
+  put("proc/meminfo", "MemAvailable:   33554432 kB\nSwapFree:  1048576 kB\n");
+  EXPECT_TRUE(check_memory_left(33 * kGib, root_).ok());
+  EXPECT_FALSE(check_memory_left(34 * kGib, root_).ok());
+  put("proc/spl/kstat/zfs/arcstats", "9 1 0x01\nname type data\nhits 4 7\nsize 4 1073741824\n");
+  EXPECT_TRUE(check_memory_left(34 * kGib, root_).ok());
 }
 
 TEST_F(HostMemory, IsLimitedByTheGroupOfVersion2) {

@@ -1,6 +1,5 @@
 #include "fabric/library/endpoint_count.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "base/try.h"
 #include "fabric/endpoints.h"
+#include "host/usable_cpus.h"
 
 namespace braid::fabric {
 namespace {
@@ -21,7 +21,7 @@ constexpr size_t kThreadsMax = 16;
 constexpr size_t kCpusOfThread = 4;          // the program keeps the others
 constexpr double kThreadGbps = 3;            // what one thread copies over TCP
 constexpr size_t kDescriptorsOfDoor = 16;    // a listener, a connection, and what they wait with
-constexpr size_t kDoorsMax = 16;             // over TCP each takes 12 MB at each endpoint
+constexpr size_t kDoorsMax = 16;             // each takes 12 to 14 MB at each endpoint
 constexpr size_t kDescriptorsOfProgram = 4;  // the program keeps three of four
 
 }  // namespace
@@ -29,9 +29,7 @@ constexpr size_t kDescriptorsOfProgram = 4;  // the program keeps three of four
 EndpointRoom endpoint_room(size_t addresses) {
   EndpointRoom room;
   room.addresses = addresses;
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
-    room.cpus = static_cast<size_t>(CPU_COUNT(&cpus));
+  room.cpus = static_cast<size_t>(usable_cpus().count);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) room.descriptors = limit.rlim_cur;
   return room;

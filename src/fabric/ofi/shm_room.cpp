@@ -9,7 +9,7 @@ namespace braid::fabric::ofi {
 namespace {
 
 constexpr uint64_t kOfCpuMib = 16;
-constexpr uint64_t kAmpleMib = 8192;  // an engine has up to 100 further files of 16 MiB
+constexpr uint64_t kAmpleMib = 8192;  // an engine has up to 100 further files
 
 }  // namespace
 
@@ -28,9 +28,9 @@ Status check(const ShmRoom& room) {
   if (!room.is_there) return Status::error("missing, so shm cannot work", "Mount a tmpfs there");
   if (room.free_mib >= room.wanted_mib) return {};
   return Status::error(
-      std::to_string(room.free_mib) + " MiB free, too little for shm, which takes " +
+      std::to_string(room.free_mib) + " MiB free, too little for shm, which wants " +
           std::to_string(kOfCpuMib) +
-          " MiB for each CPU of the host: " + std::to_string(room.wanted_mib) + " MiB here",
+          " MiB free for each CPU of the host: " + std::to_string(room.wanted_mib) + " MiB here",
       "Remove files there, or make it larger (mount -o remount,size=...; containers: --shm-size)");
 }
 

@@ -11,11 +11,10 @@ namespace braid::fabric::ofi {
 struct ShmRoom {
   bool is_there = false;
   uint64_t free_mib = 0;
-  uint64_t wanted_mib = 0;  ///< what shm takes, by the CPUs of the host
+  uint64_t wanted_mib = 0;  ///< what shm wants to be free, by the CPUs of the host
 };
 ShmRoom shm_room();
-/// Whether rails over shm may have several endpoints. Each has a file, whose pages are taken at
-/// once.
+/// Whether rails over shm may have several endpoints. Each has files there.
 bool is_ample(const ShmRoom& room);
 /// An error says what /dev/shm lacks, without its name.
 Status check(const ShmRoom& room);

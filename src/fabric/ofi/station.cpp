@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "fabric/ofi/opening.h"
+#include "fabric/ofi/shm_region.h"
 #include "fabric/seal.h"
 #include "host/random_number.h"
 
@@ -27,6 +28,13 @@ Status check_guard(const Library& libfabric, const Quirks& quirks, Admits admits
                            ": with this build of libfabric nobody can keep other users of this "
                            "host out of an engine that has no secret",
                        "Give the engines a secret (BRAID_FABRIC_SECRET_FILE)");
+}
+
+/// Of shm alone: elsewhere an endpoint is no file.
+Status allocate(const Provider& provider, fid_ep& endpoint, bool is_written_to) {
+  if (!provider.quirks.shares_locks || !provider.libfabric.has_stand_ins) return {};
+  BRAID_LET(name, name_of(provider, endpoint));
+  return allocate_region(name, is_written_to);
 }
 
 }  // namespace
@@ -90,6 +98,7 @@ Result<Station> Station::open(const Provider& provider, fid_domain* domain) {
   Result<std::vector<std::byte>> name = name_of(provider, *station.endpoint);
   if (!name.ok()) return name.status();
   station.name = std::move(name).value();
+  BRAID_TRY(allocate(provider, *station.endpoint, true));
   return station;
 }
 
@@ -121,7 +130,9 @@ Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
     answer = fi_ep_bind(opened, &addresses->fid, 0);
     if (answer == 0) answer = fi_ep_bind(opened, &queue->fid, FI_TRANSMIT | FI_RECV);
     if (answer == 0) answer = fi_enable(opened);
-    if (answer == 0) return another;
+    if (answer != 0) continue;
+    BRAID_TRY(allocate(provider, *another, false));
+    return another;
   }
   return provider.failure("fi_enable", answer);
 }

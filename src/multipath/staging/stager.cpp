@@ -1,5 +1,6 @@
 #include "multipath/staging/stager.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -126,9 +127,20 @@ bool Stager::is_staged(const Batch& copy) const {
          is_mapped(copy.first().host, copy.first().size_bytes);
 }
 
+/// Where the threads run: on the CPUs that the program's main thread has by now, as one does that
+/// binds itself to the CPUs near its GPU; on those that were counted, if these are too few.
+cpu_set_t Stager::cpus_now() const {
+  cpu_set_t now;
+  const bool has_enough =
+      sched_getaffinity(getpid(), sizeof now, &now) == 0 && CPU_COUNT(&now) > threads_;
+  return has_enough ? now : cpus_.mask;
+}
+
 ThreadPool* Stager::pool() {
-  std::call_once(pool_made_,
-                 [this] { pool_ = std::make_unique<ThreadPool>(threads_, &cpus_.mask); });
+  std::call_once(pool_made_, [this] {
+    const cpu_set_t cpus = cpus_now();
+    pool_ = std::make_unique<ThreadPool>(threads_, &cpus);
+  });
   return pool_->is_usable() ? pool_.get() : nullptr;
 }
 
