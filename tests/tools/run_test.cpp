@@ -1,8 +1,10 @@
 // `braid run`: what the program is given, and what is said when it cannot be started.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 
 #include <filesystem>
 #include <fstream>
@@ -152,6 +154,23 @@ TEST(Run, ASetuidProgramIsNamed) {
   EXPECT_EQ(warning(), "") << "chown takes the bit away";
   ASSERT_EQ(chmod(program.c_str(), 04755), 0);
   EXPECT_NE(warning().find("suid' is setuid or setgid, or has capabilities, so that nothing can"),
+            std::string::npos);
+}
+
+TEST(Run, AProgramWithCapabilitiesIsNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives capabilities to a file";
+  const OwnFolder folder;
+  fs::permissions(folder.path(), fs::perms(0755));
+  const std::string program = folder.file("capable");
+  fs::copy_file("/bin/true", program);
+  const Words words{"setpriv",  "--reuid", "65534", "--clear-groups", BRAID_COMMAND, "run",
+                    "--server", "h20x8",   "--",    program};
+  EXPECT_EQ(run_child(words).errors, "");
+  const vfs_cap_data net_raw{VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE,
+                             {{1U << CAP_NET_RAW, 0}}};
+  if (setxattr(program.c_str(), "security.capability", &net_raw, XATTR_CAPS_SZ_2, 0) != 0)
+    GTEST_SKIP() << "files have no capabilities there";
+  EXPECT_NE(run_child(words).errors.find("has capabilities, so that nothing can be preloaded"),
             std::string::npos);
 }
 
