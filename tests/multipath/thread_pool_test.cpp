@@ -61,7 +61,8 @@ TEST(ThreadPoolTest, HasAThreadWhereThereIsASecondCpu) {
     CPU_SET(cpu, &few);
     ASSERT_EQ(sched_setaffinity(0, sizeof few, &few), 0);
     ++count;
-    EXPECT_EQ(default_thread_count(), usable_cpus().count > 1 ? 1 : 0) << count << " CPUs";
+    const UsableCpus cpus = usable_cpus();
+    EXPECT_EQ(default_thread_count(cpus), cpus.count > 1 ? 1 : 0) << count << " CPUs";
   }
 }
 

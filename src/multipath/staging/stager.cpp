@@ -97,11 +97,27 @@ bool is_mapped(const void* memory, uint64_t size_bytes) {
   return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }
 
+/// Those of the thread that asks first, as one does that starts CUDA. Once a process: a look opens
+/// several files.
+const UsableCpus& counted_cpus() {
+  static const UsableCpus cpus = usable_cpus();
+  return cpus;
+}
+
+/// Where the threads run: on the CPUs that the program's main thread has by now, as one does that
+/// binds itself to the CPUs near its GPU; on those that were counted, if these are too few.
+cpu_set_t cpus_now(const UsableCpus& counted, int threads) {
+  cpu_set_t now;
+  const bool has_enough =
+      sched_getaffinity(getpid(), sizeof now, &now) == 0 && CPU_COUNT(&now) > threads;
+  return has_enough ? now : counted.mask;
+}
+
 }  // namespace
 
 Stager::Stager(const cuda::Driver& driver, const Options& options, Submitter& submitter)
     : driver_(driver),
-      cpus_(usable_cpus()),
+      cpus_(counted_cpus()),
       threads_(threads_for(options)),
       least_bytes_(least_bytes(options)),
       submitter_(submitter),
@@ -114,7 +130,8 @@ bool Stager::may_take(const Batch& batch, Verdict declined) {
 }
 
 int Stager::threads_for(const Options& options) {
-  return options.pageable_threads >= 0 ? options.pageable_threads : default_thread_count();
+  return options.pageable_threads >= 0 ? options.pageable_threads
+                                       : default_thread_count(counted_cpus());
 }
 
 uint64_t Stager::least_bytes(const Options& options) {
@@ -127,18 +144,9 @@ bool Stager::is_staged(const Batch& copy) const {
          is_mapped(copy.first().host, copy.first().size_bytes);
 }
 
-/// Where the threads run: on the CPUs that the program's main thread has by now, as one does that
-/// binds itself to the CPUs near its GPU; on those that were counted, if these are too few.
-cpu_set_t Stager::cpus_now() const {
-  cpu_set_t now;
-  const bool has_enough =
-      sched_getaffinity(getpid(), sizeof now, &now) == 0 && CPU_COUNT(&now) > threads_;
-  return has_enough ? now : cpus_.mask;
-}
-
 ThreadPool* Stager::pool() {
   std::call_once(pool_made_, [this] {
-    const cpu_set_t cpus = cpus_now();
+    const cpu_set_t cpus = cpus_now(cpus_, threads_);
     pool_ = std::make_unique<ThreadPool>(threads_, &cpus);
   });
   return pool_->is_usable() ? pool_.get() : nullptr;

@@ -72,10 +72,8 @@ class Stager {
   bool enqueue(Ring& ring, const Batch& copy, const Chunk& chunk, Carriers& carriers) const;
   CUresult finish_natively(Ring& ring, const Batch& rest) const;
 
-  cpu_set_t cpus_now() const;
-
   const cuda::Driver& driver_;
-  const UsableCpus cpus_;
+  const UsableCpus& cpus_;
   const int threads_;
   const uint64_t least_bytes_;
   Submitter& submitter_;

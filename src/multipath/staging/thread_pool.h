@@ -26,7 +26,7 @@ namespace braid::multipath::staging {
 /// The number of threads if the program does not say: a quarter of the CPUs that this process may
 /// use, since the program has work of its own, and at most 16, which move 70 GB/s; twice as many
 /// move 80. At least one beside the calling thread; none on a single CPU, which it would share.
-int default_thread_count(const UsableCpus& cpus = usable_cpus());
+int default_thread_count(const UsableCpus& cpus);
 
 /// Where the bytes are needed next. A ring stays in the CPUs' caches, where the links read it: 16
 /// threads write it with 138 GB/s through the caches and 68 past them. The program's memory does
