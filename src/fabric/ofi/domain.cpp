@@ -140,7 +140,7 @@ Result<uint32_t> OfiDomain::connect(Bytes address) {
   Peer peer;
   if (quirks_.connects_by_tcp) peer.guarded = Guarded::peer(address, provider_.guard);
   if (quirks_.needs_endpoint_for_each_peer) {
-    Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
+    Result<Owned<fid_ep>> own = station_.open_endpoint(provider_, false);
     if (!own.ok()) return own.status();
     peer.own = std::move(own).value();
     Result<std::vector<std::byte>> name = name_of(provider_, *peer.own);

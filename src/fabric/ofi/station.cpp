@@ -91,14 +91,13 @@ Result<Station> Station::open(const Provider& provider, fid_domain* domain) {
 
   if (Status failed = station.open_queue(provider); !failed.ok()) return failed;
   Listening listening(provider.guard);
-  Result<Owned<fid_ep>> endpoint = station.open_endpoint(provider);
+  Result<Owned<fid_ep>> endpoint = station.open_endpoint(provider, true);
   station.guarded = listening.take();
   if (!endpoint.ok()) return endpoint.status();
   station.endpoint = std::move(endpoint).value();
   Result<std::vector<std::byte>> name = name_of(provider, *station.endpoint);
   if (!name.ok()) return name.status();
   station.name = std::move(name).value();
-  BRAID_TRY(allocate(provider, *station.endpoint, true));
   return station;
 }
 
@@ -116,7 +115,7 @@ Status Station::open_queue(const Provider& provider) {
   return answer == 0 ? Status() : provider.failure("FI_GETWAIT", answer);
 }
 
-Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
+Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider, bool is_written_to) const {
   // A killed process leaves files of shm behind. If this process has the same number, libfabric
   // takes such a file's name for one in use, removes the file, and gives the next endpoint a new
   // name.
@@ -131,7 +130,7 @@ Result<Owned<fid_ep>> Station::open_endpoint(const Provider& provider) const {
     if (answer == 0) answer = fi_ep_bind(opened, &queue->fid, FI_TRANSMIT | FI_RECV);
     if (answer == 0) answer = fi_enable(opened);
     if (answer != 0) continue;
-    BRAID_TRY(allocate(provider, *another, false));
+    BRAID_TRY(allocate(provider, *another, is_written_to));
     return another;
   }
   return provider.failure("fi_enable", answer);

@@ -57,8 +57,8 @@ struct Station {
 
   /// Opens it in this libfabric domain, which outlives it; null: in one of its own.
   static Result<Station> open(const Provider& provider, fid_domain* domain);
-  /// Opens another endpoint with the same queue.
-  Result<Owned<fid_ep>> open_endpoint(const Provider& provider) const;
+  /// Opens another endpoint with the same queue. `is_written_to`: by peers.
+  Result<Owned<fid_ep>> open_endpoint(const Provider& provider, bool is_written_to) const;
 
  private:
   Status open_queue(const Provider& provider);

@@ -21,7 +21,7 @@ bool OfiDomain::is_gone(uint32_t peer, uint64_t context) {
 bool OfiDomain::is_ready(Peer& peer) {
   if (!peer.is_broken) return true;
   if (peer.under_way > 0) return false;
-  Result<Owned<fid_ep>> own = station_.open_endpoint(provider_);
+  Result<Owned<fid_ep>> own = station_.open_endpoint(provider_, false);
   if (!own.ok()) return false;
   peer.own = std::move(own).value();
   peer.endpoint = peer.own.get();
