@@ -81,8 +81,9 @@ RotationEngine::Reopened RotationEngine::reopen(BlockId id) {
   if (Status refused = check_order(); !refused.ok()) return {.failure = std::move(refused)};
   if (const Refusal refusal = table_.check_reopen(id); refusal != Refusal::kNone)
     return {.refusal = refusal};
+  const Marks behind{.down = table_.find(id)->last.down};
   for (const auto& rank : ranks_)
-    if (Status ordered = rank->order_compute({.down = table_.find(id)->last.down}); !ordered.ok())
+    if (Status ordered = rank->order_compute(behind); !ordered.ok())
       return {.failure = std::move(ordered)};
   return {.refusal = table_.reopen(id)};
 }
