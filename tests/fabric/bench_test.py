@@ -55,15 +55,20 @@ class Providers(unittest.TestCase):
         self.assertNotIn("Backtrace", run.errors + run.output)
 
 
+def run_apart(test, namespaces, prepare, command):
+    """In namespaces of its own, which the shell command `prepare` makes ready."""
+    apart = ["unshare", "--user", *namespaces, "--map-root-user", "sh", "-e", "-c"]
+    if subprocess.run(apart + [prepare], capture_output=True, check=False).returncode != 0:
+        test.skipTest("this user may make no such namespace")
+    return subprocess.run(apart + [f"{prepare}; {command}"], text=True, capture_output=True, check=False, timeout=300)
+
+
 class Addresses(unittest.TestCase):
     def test_one_that_this_host_has_not_is_named_with_those_it_has(self):
-        """In a network namespace whose loopback interface has one address."""
-        apart = ["unshare", "--user", "--net", "--map-root-user", "sh", "-e", "-c"]
-        one = "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; ip addr add 127.0.0.1/32 dev lo; "
-        if subprocess.run(apart + [one], capture_output=True, check=False).returncode != 0:
-            self.skipTest("this user may make no such namespace")
+        """Where the loopback interface has one address."""
+        one = "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; ip addr add 127.0.0.1/32 dev lo"
         bench = f"{BRAID} fabric bench --provider 'tcp;ofi_rxm' --rails 2 --sizes 64 --turns 1"
-        done = subprocess.run(apart + [one + bench], text=True, capture_output=True, check=False, timeout=60)
+        done = run_apart(self, ["--net"], one, bench)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("'127.0.0.2' is no address of this host. Name an address that it has: lo has 127.0.0.1",
                       done.stderr)
@@ -72,13 +77,8 @@ class Addresses(unittest.TestCase):
 class Ends(unittest.TestCase):
     def test_nothing_is_left_in_shared_memory(self):
         """In a /dev/shm of its own, where no other process leaves anything."""
-        apart = ["unshare", "--user", "--mount", "--map-root-user", "sh", "-e", "-c"]
-        own = "mount -t tmpfs none /dev/shm; "
-        if subprocess.run(apart + [own], capture_output=True, check=False).returncode != 0:
-            self.skipTest("this user may make no such namespace")
         bench = f"{BRAID} fabric bench --provider shm --pattern scatter --against plain,engine --sizes 64 --turns 1"
-        done = subprocess.run(apart + [own + bench + " > /dev/null; ls /dev/shm"], text=True, capture_output=True,
-                              check=False, timeout=300)
+        done = run_apart(self, ["--mount"], "mount -t tmpfs none /dev/shm", bench + " > /dev/null; ls /dev/shm")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
 
