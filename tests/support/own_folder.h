@@ -11,7 +11,9 @@ namespace braid::test {
 /// Made new, and removed at the end with all that is in it.
 class OwnFolder {
  public:
-  OwnFolder() : path_(std::filesystem::temp_directory_path() / "braid-test-XXXXXX") {
+  /// Another user may not be able to enter the one of $TMPDIR; `in`, such as "/tmp", is for all.
+  explicit OwnFolder(const std::filesystem::path& in = std::filesystem::temp_directory_path())
+      : path_(in / "braid-test-XXXXXX") {
     if (mkdtemp(path_.data()) != nullptr) return;
     std::perror(path_.c_str());
     std::abort();
