@@ -1,6 +1,8 @@
 // Processes that fork: before CUDA starts (both then use it), afterwards (the child does not, and
-// ends in either way), and to run another CUDA program.
+// ends in either way, also beside threads that copy), and to run another CUDA program.
 //   forks SIZE_BYTES
+#include <thread>
+
 #include "driver_program.h"
 
 namespace {
@@ -48,6 +50,26 @@ void child_ends(size_t size_bytes, uint64_t seed, void (*end)(int)) {
   copy_and_look(size_bytes, seed + 1);
 }
 
+// The threads may hold any lock of the process when it forks, and the child's exit handlers run.
+void children_leave_beside_threads(size_t size_bytes) {
+  constexpr uint64_t kThreads = 2, kRounds = 8;
+  constexpr int kChildren = 24;
+  const std::vector<CUcontext> contexts = use_gpus();
+  std::vector<std::thread> threads;
+  for (uint64_t number = 0; number < kThreads; ++number)
+    threads.emplace_back([number, size_bytes, &contexts] {
+      MUST(cuCtxSetCurrent(contexts[number % contexts.size()]));
+      for (uint64_t round = 0; round < kRounds; ++round)
+        copy_and_look(size_bytes, 100 * (1 + number) + round);
+    });
+  for (int child = 0; child < kChildren; ++child) {
+    const pid_t leaves = fork_flushed();
+    if (leaves == 0) std::exit(9);
+    require(exit_code_of(leaves, "a child beside threads") == 9, "its exit code is another");
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // fork and exec, as subprocesses are started.
 void run_another(size_t size_bytes, char** argv) {
   const pid_t child = fork_flushed();
@@ -73,6 +95,7 @@ int main(int argc, char** argv) {
   require(exit_code_of(early, "a child that uses CUDA") == 0, "a child that uses CUDA failed");
   child_ends(size_bytes, 10, [](int status) { _exit(status); });
   child_ends(size_bytes, 20, [](int status) { std::exit(status); });
+  children_leave_beside_threads(size_bytes);
   run_another(size_bytes, argv);
   print_counts();
   return 0;
