@@ -49,14 +49,14 @@ class Block:
 
 
 class ManagedMemory:
-    """For allocate_managed_buffer: blocks that are registered in an engine, and live as long as it does."""
+    """For allocate_managed_buffer: blocks that are registered in an engine once they are needed, and live as long as it
+    does."""
 
     def __init__(self, first_bytes, engine, rights, buffers):
         """`buffers`: the engine's, by address. It gets those of the blocks."""
         self._first_bytes, self._engine, self._rights, self._buffers = first_bytes, engine, rights, buffers
         self._lock = threading.Lock()
         self._blocks = []
-        self._add(first_bytes)
 
     def _add(self, size_bytes):
         block = Block(size_bytes)
@@ -71,6 +71,8 @@ class ManagedMemory:
             for block in self._blocks:
                 if (address := block.allocate(size_bytes)) != 0:
                     return address
+            if not self._blocks and size_bytes <= self._first_bytes:
+                return self._add(self._first_bytes).allocate(size_bytes)
             # One page more than the first one, by whose size peers find it (get_first_buffer_address).
             return self._add(max(size_bytes, self._first_bytes) + PAGE_BYTES).allocate(size_bytes)
 

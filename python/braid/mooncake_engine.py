@@ -21,12 +21,12 @@ from braid._segments import LOST, Segments
 
 log = logging.getLogger("braid.mooncake")
 
-# As large as the wheel's own first buffer; pages that nobody touches cost nothing.
+# Of the first block of managed memory; pages that nobody touches cost nothing.
 MANAGED_BYTES = 256 << 20
 EVERYTHING = transfer.MAY_READ | transfer.MAY_WRITE
 # What a call logs. An argument of a wrong type raises TypeError, as it does in the wheel.
 REFUSED = (transfer.Error, ValueError, OSError)
-SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = False
+SUPPORT_EFA = SUPPORT_HIP = SUPPORT_MNNVL = SUPPORT_INTRA_NVLINK = SUPPORT_CUDA = SUPPORT_MUSA = False
 
 
 class TransferOpcode(enum.IntEnum):
@@ -38,6 +38,8 @@ Read, Write = TransferOpcode.Read, TransferOpcode.Write
 
 
 class TransferNotify:
+    """Both are str or bytes, as in the wheel. Whoever receives them has str."""
+
     def __init__(self, name="", msg=""):
         self.name = name
         self.msg = msg
@@ -97,8 +99,15 @@ def _opened(local_hostname, metadata_server):
 
 
 def _limit_s(size_bytes):
-    """Of a batch of so many bytes, as in the wheel: one that moves 1 GB in a second has its time."""
-    return max(5, int(os.environ.get("MC_TRANSFER_TIMEOUT", "30"))) + size_bytes / 1e9
+    """Of a batch of so many bytes, as in the wheel: one that moves 1 GB in a second has its time. Text that begins with
+    no number is 0."""
+    number = re.match(r"\s*[-+]?[0-9]+", os.environ.get("MC_TRANSFER_TIMEOUT", "30"))
+    return max(5, int(number[0]) if number else 0) + size_bytes / 1e9
+
+
+def _bytes(argument, text):
+    """Of str or bytes. What is no UTF-8 is in str as `surrogateescape`."""
+    return text.encode(errors="surrogateescape") if isinstance(text, str) else take.data(argument, text)
 
 
 def _has_cuda():
@@ -120,6 +129,8 @@ class _NotOpen:
 class TransferEngine:
     """Answers are the wheel's: 0 or a number above is success, -1 is not, and the log says why."""
 
+    TransferOpcode = TransferOpcode
+
     def __init__(self):
         self._engine = self._managed = _NotOpen()
         self._segments = Segments(self._engine)
@@ -138,12 +149,8 @@ class TransferEngine:
         log.info("protocol %r, devices %r and metadata server %r are not obeyed: braid finds the ways",
                  protocol, device_name, metadata_server)
         engine, buffers = _opened(local_hostname, metadata_server), {}
-        try:
-            managed = ManagedMemory(MANAGED_BYTES, engine, EVERYTHING, buffers)
-        except REFUSED:
-            engine.close()
-            raise
-        self._engine, self._managed, self._buffers = engine, managed, buffers
+        self._engine, self._buffers = engine, buffers
+        self._managed = ManagedMemory(MANAGED_BYTES, engine, EVERYTHING, buffers)
         self._segments, self._submitted = Segments(engine), {}
         return 0
 
@@ -194,13 +201,15 @@ class TransferEngine:
 
     @_answers(0)
     def get_first_buffer_address(self, segment_name):
+        """0: nothing is registered there. Peers do not say what was registered first: of several it is managed memory,
+        or else what has the lowest address."""
         ranges = self._segments.ranges_now(segment_name)
         managed = [address for address, size, _ in ranges if size == MANAGED_BYTES]
         return (managed or [address for address, _, _ in ranges] or [0])[0]
 
     @_answers(-1)
     def write_bytes_to_buffer(self, dest_address, src_ptr, length):
-        source = src_ptr.encode() if isinstance(src_ptr, str) else take.data("src_ptr", src_ptr)
+        source = _bytes("src_ptr", src_ptr)
         address, size_bytes = take.whole("dest_address", dest_address), take.whole("length", length)
         if size_bytes > len(source):
             raise ValueError(f"length is {size_bytes}, and src_ptr has {len(source)} bytes")
@@ -221,7 +230,8 @@ class TransferEngine:
         told = None
         if notify is not None:
             take.instance("notify", notify, TransferNotify)
-            told = notify.name, str(notify.msg).encode(errors="replace")
+            name = _bytes("notify.name", notify.name).decode(errors="surrogateescape")
+            told = name, _bytes("notify.msg", notify.msg)
         return (self._segments.number(target), opcode, buffers, peers, lengths), told
 
     def _run(self, target, buffers, peers, lengths, opcode, notify):
@@ -324,7 +334,7 @@ class TransferEngine:
         taken = []
         try:
             while (next_one := self._engine.next_notification()) is not None:
-                taken.append(TransferNotify(next_one[0], next_one[1].decode(errors="replace")))
+                taken.append(TransferNotify(next_one[0], next_one[1].decode(errors="surrogateescape")))
         except REFUSED as error:
             log.error("get_notifies: %s", error)
         return taken

@@ -59,6 +59,7 @@ engine = TransferEngine()
 assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "rdma", "mlx5_0") == 0
 assert engine.register_memory(memory, SIZE, "cuda:0") == 0
 if os.environ["TARGET"] == "1":
+    assert engine.allocate_managed_buffer(SIZE) != 0
     print(engine.get_rpc_port(), memory, flush=True)
     sys.stdin.read()
     sys.exit(0)

@@ -20,7 +20,7 @@ from braid import mooncake_engine, transfer  # noqa: E402
 
 def opened():
     engine = TransferEngine()
-    assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+    assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0 and engine.allocate_managed_buffer(4096) != 0
     return engine, f"127.0.0.1:{engine.get_rpc_port()}"
 
 
