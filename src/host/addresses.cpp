@@ -19,6 +19,10 @@ bool is_number(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), &six) == 1;
 }
 
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1" || host == "localhost";
+}
+
 Result<AddressList> look_up_host(const std::string& host, uint16_t port, AddressUse use) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

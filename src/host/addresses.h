@@ -20,6 +20,8 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 
 /// Whether it is an address, "10.0.0.7" or "fd00::7", and no name.
 bool is_number(const std::string& host);
+/// Whether it is an address of this host alone: 127.0.0.0/8, ::1 or localhost.
+bool is_loopback(const std::string& host);
 
 /// The addresses to connect to, or to listen at. If `host` is a name, the C library looks it up,
 /// for as long as its resolver takes.

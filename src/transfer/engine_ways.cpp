@@ -4,17 +4,13 @@
 #include <numeric>
 #include <utility>
 
+#include "host/addresses.h"
 #include "transfer/engine.h"
 #include "transfer/failure.h"
 #include "transfer/providers.h"
 
 namespace braid::transfer {
 namespace {
-
-/// A loopback address cannot be reached from another host.
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address == "localhost";
-}
 
 /// Nothing is known of it: no backend measures it, and braid's copies do not foresee it.
 bool is_assumed(const Hop& hop) { return hop.gbps == assumed_cost(hop.kind).gbps; }

@@ -199,5 +199,19 @@ TEST_P(TransferStore, OneThatLiesMisdirectsAndAuthorisesNothing) {
   EXPECT_FALSE(Transfer::open(options).ok());
 }
 
+/// Whoever looked for it there would ask its own host, and take the name for a free one.
+TEST(TransferStoreNames, AnEngineThatOtherHostsCannotReachHasNoneInTheirStore) {
+  Transfer::Options options;
+  options.name = "x";
+  options.store = "redis://192.0.2.1:6379";  // nobody's (RFC 5737)
+  for (const char* listen : {"", "127.0.0.1:0", "localhost:0"}) {
+    options.listen = listen;
+    const auto opened = Transfer::open(options);
+    ASSERT_FALSE(opened.ok()) << listen;
+    EXPECT_NE(opened.status().message().find("cannot reach it"), std::string::npos)
+        << opened.status().message();
+  }
+}
+
 }  // namespace
 }  // namespace braid::transfer::test

@@ -17,15 +17,18 @@ constexpr size_t kReasonBytesMax = 200;
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_store(const std::string& url) {
-  for (const std::string_view scheme : {kRedis, kEtcd}) {
-    if (!url.starts_with(scheme)) continue;
-    BRAID_LET(at, parse_host_and_port(std::string_view(url).substr(scheme.size())));
-    if (scheme == kRedis) return open_redis(at);
-    return open_etcd(at);
-  }
+Result<HostAndPort> place_of_store(const std::string& url) {
+  for (const std::string_view scheme : {kRedis, kEtcd})
+    if (url.starts_with(scheme))
+      return parse_host_and_port(std::string_view(url).substr(scheme.size()));
   return Status::error("braid knows no store '" + url + "'",
                        "Write redis://host:port or etcd://host:port");
+}
+
+Result<std::unique_ptr<Store>> open_store(const std::string& url) {
+  BRAID_LET(at, place_of_store(url));
+  if (url.starts_with(kRedis)) return open_redis(at);
+  return open_etcd(at);
 }
 
 WaitEnd Store::end_of_call(uint64_t end_ns) const {

@@ -63,8 +63,10 @@ class Store {
   std::atomic<uint64_t> end_by_ns_{std::numeric_limits<uint64_t>::max()};
 };
 
-/// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379". The store connects at the first call, and again
-/// after a failure.
+/// Where the store is: "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379". An error: it is no such
+/// URL.
+Result<HostAndPort> place_of_store(const std::string& url);
+/// The store connects at the first call, and again after a failure.
 Result<std::unique_ptr<Store>> open_store(const std::string& url);
 
 std::unique_ptr<Store> open_redis(const HostAndPort& at, Resolver resolver = look_up_host);

@@ -9,10 +9,6 @@
 namespace braid::transfer {
 namespace {
 
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
-}
-
 bool has(const topology::Nic& nic, const std::string& address) {
   return std::find(nic.addresses.begin(), nic.addresses.end(), address) != nic.addresses.end();
 }

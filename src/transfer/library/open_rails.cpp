@@ -13,6 +13,7 @@
 #include "fabric/library/trust.h"
 #include "fabric/local/domain.h"
 #include "fabric/ofi/domain.h"
+#include "host/addresses.h"
 #include "transfer/library/addresses.h"
 #include "transfer/providers.h"
 
@@ -27,7 +28,7 @@ constexpr double kLoopbackGbps = 2;
 constexpr double kSharedMemoryGbps = 5;
 
 double assumed_gbps(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" ? kLoopbackGbps : kUnknownGbps;
+  return is_loopback(address) ? kLoopbackGbps : kUnknownGbps;
 }
 
 Place place_of(const std::string& address, const RailHost& host) {

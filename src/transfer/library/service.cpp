@@ -11,7 +11,10 @@
 #include "base/try.h"
 #include "fabric/host/processes.h"
 #include "fabric/library/placement.h"
+#include "fabric/library/rail_choice.h"
 #include "fabric/thread.h"
+#include "host/addresses.h"
+#include "transfer/directory/host_look_up.h"
 #include "transfer/directory/resolve.h"
 #include "transfer/failure.h"
 #include "transfer/library/open_engine.h"
@@ -27,6 +30,29 @@ constexpr uint64_t kDirectoryNs = 200'000;
 constexpr size_t kNotificationsMax = 4096;
 /// How long the store has when an engine is closed. The engine's last notifications have the same.
 constexpr uint64_t kGiveBackUs = 1'000'000;
+
+enum class LeadsTo : uint8_t { kUnknown, kThisHost, kAnyHost };
+
+LeadsTo leads_to(const HostAndPort& at) {
+  const auto found = HostLookUp(at).find(monotonic_after_ns(kStoreLimitMs * 1000));
+  if (!found.ok()) return LeadsTo::kUnknown;
+  for (const addrinfo* each = found.value().get(); each != nullptr; each = each->ai_next)
+    if (!is_loopback(number_of(*each))) return LeadsTo::kAnyHost;
+  return LeadsTo::kThisHost;
+}
+
+/// Other hosts would look for an engine at loopback among their own processes, find that nobody
+/// listens there, and give its name to somebody else.
+Status check_leads_here(const std::string& host_in_name, const std::string& store) {
+  BRAID_LET(at, place_of_store(store));
+  if (leads_to({host_in_name, 0}) != LeadsTo::kThisHost || leads_to(at) != LeadsTo::kAnyHost)
+    return {};
+  return Status::error(
+      "hosts that find this engine's name in the store cannot reach it: " + host_in_name +
+          " is an address within each host",
+      "Name an address or a NIC for its rails (--address, --nics, " +
+          std::string(fabric::kNicsVariable) + "), or where it listens (--listen)");
+}
 
 /// The engine answers processes that ask for it by name.
 Result<std::unique_ptr<DirectoryServer>> open_directory(const OpenOptions& options,
@@ -99,6 +125,7 @@ Service::~Service() {
 
 /// Takes the name in the store, if need be from an engine that has ended.
 Status Service::take_name(const std::string& name) {
+  BRAID_TRY(check_leads_here(host_in_name_, store_));
   BRAID_LET(store, open_store(store_));
   const auto is_alive = [this](const std::string& value) {
     const Result<Name> other = parse_name(value);
