@@ -49,9 +49,11 @@ TEST(TransferNamesParsed, OnlyWhatIsWhole) {
   const Incarnation who{0x0123456789abcdef, 7};
   const Name name = parse_name(write_name({"10.0.0.7", 1}, who)).value();
   EXPECT_EQ(name.incarnation, who);
-  for (const char* text : {"", "a b", ".x", "braid://", "braid://x", "braid://:1", "braid://x:",
-                           "braid://x:0", "braid://x:70000", "braid://x:1/12", "braid://x:1x"})
+  for (const char* text :
+       {"", "a b", ".x", "braid://", "braid://x", "braid://:1", "braid://x:", "braid://x:0",
+        "braid://x:70000", "braid://x:1/12", "braid://x:1x", "braid://[]:1"})
     EXPECT_FALSE(parse_name(text).ok()) << text;
+  EXPECT_FALSE(parse_name(std::string_view("a\0b", 3)).ok());
   // Within the program zeros mean any engine: who names one never means that.
   const auto nobody = parse_name("braid://x:1/" + std::string(32, '0'));
   EXPECT_NE(nobody.status().message().find("incarnation"), std::string::npos);

@@ -17,10 +17,12 @@ namespace braid::transfer {
 
 Status check_bare_name(std::string_view name) {
   constexpr size_t kLettersMax = 64;
-  const bool is_good = !name.empty() && name.size() <= kLettersMax && name.front() != '.' &&
-                       std::all_of(name.begin(), name.end(), [](unsigned char letter) {
-                         return std::isalnum(letter) != 0 || std::strchr("._-", letter) != nullptr;
-                       });
+  const bool is_good =
+      !name.empty() && name.size() <= kLettersMax && name.front() != '.' &&
+      std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+        return std::isalnum(letter) != 0 ||
+               std::string_view("._-").find(static_cast<char>(letter)) != std::string_view::npos;
+      });
   if (is_good) return {};
   return Status::error("'" + std::string(name) + "' is no name",
                        "Names have at most 64 letters, digits, '.', '_' and '-'");
@@ -31,10 +33,10 @@ Result<HostAndPort> parse_host_and_port(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos)
     return Status::error(quoted + " has no port", "Write host:port");
-  if (colon == 0) return Status::error(quoted + " has no host", "Write host:port");
   HostAndPort at;
   std::string_view host = text.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) return Status::error(quoted + " has no host", "Write host:port");
   at.host = host;
   const std::string_view port = text.substr(colon + 1);
   const auto read = std::from_chars(port.data(), port.data() + port.size(), at.port);
