@@ -331,8 +331,12 @@ void add_tebench_command(CLI::App& app, int& exit_code) {
       "tebench", "reads and writes between two processes, measured as Mooncake's tebench does");
   auto engine = add_transfer_options(*command);
   auto wanted = std::make_shared<TebenchOptions>();
-  command->add_option("--target_seg_name", wanted->target_seg_name,
-                      "of the target; without one, and without --pair, this is the target");
+  command
+      ->add_option("--target_seg_name", wanted->target_seg_name,
+                   "of the target; without one, and without --pair, this is the target")
+      ->check([](const std::string& name) {
+        return name.find(',') == std::string::npos ? "" : "name one target, and not several";
+      });
   add_kinds(*command, *wanted);
   add_sizes(*command, *wanted);
   add_own(*command, *wanted);

@@ -89,7 +89,7 @@ Status run_classes(Bench& bench, std::vector<TebenchRow>& rows) {
     of_thread.insert(of_thread.end(), static_cast<size_t>(each.threads), &each);
   const uint64_t place_bytes = bench.size_bytes / of_thread.size() / 4096 * 4096;
   for (const TebenchClass& each : classes)
-    if (each.block_bytes * each.batch > place_bytes)
+    if (each.block_bytes > place_bytes / each.batch)
       return wrong(fmt::format("a batch of '{}' does not fit into {} bytes, a thread's part",
                                each.name, place_bytes));
   const auto operation =

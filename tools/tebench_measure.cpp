@@ -1,4 +1,5 @@
 // `braid tebench`: transfers, what they take, and whether their bytes are right.
+#include <fmt/core.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/try.h"
@@ -221,7 +223,16 @@ Status measure(Bench& bench, TebenchRow& row,
     row.by_thread[static_cast<size_t>(thread)] = std::move(turn.moved);
   };
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < row.threads; ++thread) threads.emplace_back(run_thread, thread);
+  try {
+    for (int thread = 0; thread < row.threads; ++thread) threads.emplace_back(run_thread, thread);
+  } catch (const std::system_error& error) {
+    const std::lock_guard lock(all.mutex);
+    all.is_wrong = true;
+    all.wrong =
+        Status::error(fmt::format("thread {} of {} cannot be started: {}", threads.size() + 1,
+                                  row.threads, error.code().message()),
+                      "Measure with fewer threads, or raise the limits of this user or container");
+  }
   for (std::thread& thread : threads) thread.join();
   row.seconds = all.longest_s;
   row.cpu_seconds = cpu_seconds(bench) - all.cpu_begun - all.aside_cpu_s;

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 
@@ -21,11 +22,11 @@ COLUMNS = [("BlkSize (B)", 14), ("Batch", 8), ("BW (GB/s)", 14), ("Avg Inst GB/s
            ("Avg Tx (us)", 14), ("P99 Tx (us)", 14), ("P999 Tx (us)", 14)]
 
 
-def bench(*words, code=0, environment=None):
+def bench(*words, code=0, environment=None, before=None):
     """What it prints; and its rows, if it has ended well."""
     FIGURES.unlink(missing_ok=True)
     done = subprocess.run([BRAID, "tebench", *LOCAL, *map(str, words), "--json", str(FIGURES)], capture_output=True,
-                          text=True, timeout=300, check=False, env=dict(os.environ, **(environment or {})))
+                          text=True, timeout=300, check=False, env=dict(os.environ, **(environment or {})), preexec_fn=before)
     assert done.returncode == code, f"{words}: {done}"
     return done, json.loads(FIGURES.read_text()) if code == 0 else None
 
@@ -114,6 +115,25 @@ def deadlines_and_urgency():
     assert "name:threads:slo_us:weight" in done.stderr, done
 
 
+def too_much_is_refused():
+    """Also where a product of numbers would be 0."""
+    many = [{"name": "kv", "threads": 1, "block_size": 2, "batch_size": 1 << 63, "intent_type": "unspec", "slo_us": 1,
+             "weight": 1}]
+    done, _ = bench("--pair", *BRIEF, "--workload_classes_json", json.dumps(many), code=1)
+    assert "does not fit" in done.stderr, done
+    if re.search(rb"__[at]san_init", pathlib.Path(BRAID).read_bytes()):
+        return  # it reserves more than the limit below
+
+    def leave_little_room():
+        """For half of the threads, which have stacks of 1 GiB."""
+        for limit, size in ((resource.RLIMIT_STACK, 1 << 30), (resource.RLIMIT_AS, 512 << 30)):
+            resource.setrlimit(limit, (size, size))
+
+    done, _ = bench("--pair", *BRIEF, "--start_num_threads", 1024, "--max_num_threads", 1024, "--max_block_size", 4096,
+                    code=1, before=leave_little_room)
+    assert re.search(r"thread \d+ of 1024 cannot be started", done.stderr), done
+
+
 def notifications_are_taken():
     """More, on a machine that is not too busy, than wait at an owner that takes none: 1,024."""
     for words in (["tebench", *BRIEF], ["serve", "--memory", "8M"]):
@@ -130,6 +150,8 @@ def other_flags():
     said, names = done.stderr.rsplit(":", 1)
     assert said == "braid: these flags have no effect here", done.stderr
     assert sorted(names.split()) == sorted(flag.split("=")[0] for flag in flags), done.stderr
+    done, _ = bench(*BRIEF, "--target_seg_name", "braid://127.0.0.1:1,braid://127.0.0.1:2", code=1)
+    assert "--target_seg_name: name one target" in done.stderr, done
     done, _ = bench("--pair", *BRIEF, "--seg_type_mix", "dram,vram", code=1)
     assert "--seg_type" in done.stderr, done
 
@@ -150,6 +172,7 @@ def main():
     wrong_bytes_are_found()
     a_target_of_its_own_has_the_seed()
     deadlines_and_urgency()
+    too_much_is_refused()
     notifications_are_taken()
     other_flags()
     memory_of_a_gpu()
