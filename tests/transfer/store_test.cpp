@@ -203,7 +203,7 @@ TEST_P(TransferStore, OneThatLiesMisdirectsAndAuthorisesNothing) {
 TEST(TransferStoreNames, AnEngineThatOtherHostsCannotReachHasNoneInTheirStore) {
   Transfer::Options options;
   options.name = "x";
-  options.store = "redis://192.0.2.1:6379";  // nobody's (RFC 5737)
+  options.store = "redis://198.51.100.1:6379";  // nobody's (RFC 5737)
   for (const char* listen : {"", "127.0.0.1:0", "localhost:0"}) {
     options.listen = listen;
     const auto opened = Transfer::open(options);
