@@ -25,10 +25,10 @@ void ThroughputPlot::stop() {
 }
 
 void ThroughputPlot::work() {
-  while (!is_ending_) {
+  do {  // once at least: a short run may be over before this thread has begun
     std::this_thread::sleep_for(kInterval);
     look();
-  }
+  } while (!is_ending_);
 }
 
 void ThroughputPlot::look() {
