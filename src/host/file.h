@@ -1,8 +1,10 @@
 // A file descriptor that is closed at the end.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace braid {
@@ -25,5 +27,17 @@ class File {
  private:
   int number_ = -1;
 };
+
+/// The same file under a number above those of the standard streams, in exchange for `file`; -1:
+/// errno says why. For files that stay open in other people's programs: one that has closed its
+/// standard error would write its messages into whatever gets that number.
+inline int above_standard_streams(int file) {
+  if (file < 0 || file > STDERR_FILENO) return file;
+  const int above = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(file);
+  errno = error;
+  return above;
+}
 
 }  // namespace braid

@@ -40,7 +40,8 @@ Status system_error(const std::string& what) {
 File new_file(const char* name) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   const int file = memfd_create(name, kFlags | MFD_NOEXEC_SEAL);
-  return File(file >= 0 || errno != EINVAL ? file : memfd_create(name, kFlags));
+  return File(
+      above_standard_streams(file >= 0 || errno != EINVAL ? file : memfd_create(name, kFlags)));
 }
 
 /// Beyond the limit, the kernel would end the process by SIGXFSZ.

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "host/file.h"
+
 namespace braid {
 namespace {
 
@@ -65,7 +67,8 @@ Status no_room(const std::string& name, size_t size_bytes, int error) {
 // The pages are allocated now: on a full /dev/shm a later write would be a SIGBUS in the program.
 Result<std::unique_ptr<SharedTable>> SharedTable::open(const std::string& name, uint64_t magic,
                                                        size_t row_bytes) {
-  const int file = shm_open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int file = above_standard_streams(
+      shm_open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file < 0) return refusal(name, std::string("cannot be opened: ") + std::strerror(errno));
   const size_t size_bytes = kHeadBytes + kRows * row_bytes;
   struct stat facts {};
