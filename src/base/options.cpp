@@ -241,6 +241,7 @@ constexpr const char* kOtherVariables[] = {
     "BRAID_TRANSFER_STORE",
     "BRAID_RUNTIME_DIR",
     // of python/braid
+    "BRAID_TRANSFER_PROVIDERS",
     "BRAID_LIBRARY",
     "BRAID_KV_LIBRARY",
     "BRAID_TRANSFER_LIBRARY",
