@@ -4,7 +4,7 @@
 
 namespace braid::preload {
 
-void ProcessPath::set(std::string_view pattern, int64_t pid, std::string_view suffix) noexcept {
+void ProcessPath::set(std::string_view pattern, int64_t pid) noexcept {
   char digits[20];
   const auto end = std::to_chars(digits, digits + sizeof digits, pid).ptr;
   const std::string_view number(digits, static_cast<size_t>(end - digits));
@@ -18,7 +18,6 @@ void ProcessPath::set(std::string_view pattern, int64_t pid, std::string_view su
     append(is_number ? number : pattern.substr(0, 1));
     pattern.remove_prefix(is_number ? 2 : 1);
   }
-  append(suffix);
   text_[size < sizeof text_ ? size : 0] = '\0';
 }
 

@@ -12,10 +12,8 @@ namespace braid::preload {
 class ProcessPath {
  public:
   constexpr ProcessPath() noexcept = default;
-  ProcessPath(std::string_view pattern, int64_t pid, std::string_view suffix = {}) noexcept {
-    set(pattern, pid, suffix);
-  }
-  void set(std::string_view pattern, int64_t pid, std::string_view suffix = {}) noexcept;
+  ProcessPath(std::string_view pattern, int64_t pid) noexcept { set(pattern, pid); }
+  void set(std::string_view pattern, int64_t pid) noexcept;
   /// Empty if the path would be too long.
   const char* c_str() const noexcept { return text_; }
 

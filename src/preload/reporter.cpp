@@ -36,6 +36,7 @@ constexpr int kEndWaitMs = 100;
 struct Settings {
   StatsFormat format;
   std::string file;               // empty: stderr
+  std::string draft;              // what takes the file's place: each process has its own
   bool is_refused = false;        // nothing may take the file's place
   std::chrono::seconds interval;  // zero: none
   StatisticsSource reported;
@@ -79,7 +80,7 @@ bool replace_file(const Settings& settings) noexcept {
   struct stat facts {};
   if (settings.is_refused || (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)))
     return false;
-  fresh.set(settings.file, getpid(), ".new");
+  fresh.set(settings.draft, getpid());
   Descriptor file{open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
   if (file.number < 0) return false;
   write_to(file, settings);
@@ -209,8 +210,8 @@ Status check_replaceable(const std::string& file) {
   return {};
 }
 
-Status check_folder(const std::string& file) {
-  const ProcessPath fresh(file, getpid(), ".new");
+Status check_folder(const std::string& file, const std::string& draft) {
+  const ProcessPath fresh(draft, getpid());
   const int descriptor = open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0)
     return Status::error("BRAID_STATS_FILE: '" + file +
@@ -239,13 +240,14 @@ Status start_reporting(const Options& options, const StatisticsSource& reported)
   Status status;
   if (options.stats == StatsFormat::kNone) return status;
   auto settings = std::make_unique<Settings>(
-      Settings{options.stats, options.stats_file, false,
+      Settings{options.stats, options.stats_file, "", false,
                std::chrono::seconds(options.stats_interval_s), reported});
   if (!settings->file.empty()) {
     status = check_replaceable(settings->file);
     settings->is_refused = !status.ok();
     settings->file = place_of(settings->file);
-    if (status.ok()) status = check_folder(settings->file);
+    settings->draft = settings->file + ".%p.new";
+    if (status.ok()) status = check_folder(settings->file, settings->draft);
   }
   reporter.pid.store(getpid());
   reporter.settings.store(settings.release());

@@ -197,6 +197,18 @@ TEST_F(Observe, AFileTakesTheFormatThatIsAskedFor) {
   EXPECT_EQ(files().size(), 1u);
 }
 
+// Whoever writes into the draft of another process, or removes it, makes an empty report of it.
+TEST_F(Observe, ProcessesThatShareAFileHaveDraftsOfTheirOwn) {
+  for (const char* draft : {"s.prom.new", "s.prom.1.new"})
+    std::ofstream(folder_ / draft) << "another's";
+  const ChildResult child = run({"--stats-file", folder_ / "s.prom"}, {kScenarios, "copy_once"});
+  EXPECT_EQ(child.errors, "");
+  EXPECT_TRUE(text_of(folder_ / "s.prom").starts_with("# HELP "));
+  for (const char* draft : {"s.prom.new", "s.prom.1.new"})
+    EXPECT_EQ(text_of(folder_ / draft), "another's") << draft;
+  EXPECT_EQ(files().size(), 3u);
+}
+
 // Threads of Rust programs have such stacks.
 TEST_F(Observe, AReportNeedsLittleOfASmallSignalStack) {
   const std::string client = BRAID_TEST_CLIENTS "/client_small_stack";

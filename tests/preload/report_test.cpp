@@ -301,7 +301,7 @@ TEST(Descriptor, OneThatRefusesIsMarked) {
 
 TEST(ProcessPath, TheProcessIsPutIn) {
   EXPECT_STREQ(ProcessPath("/a/%p/b-%p.prom", 42).c_str(), "/a/42/b-42.prom");
-  EXPECT_STREQ(ProcessPath("/a%", 42, ".new").c_str(), "/a%.new");
+  EXPECT_STREQ(ProcessPath("/a%.new", 42).c_str(), "/a%.new");
   EXPECT_STREQ(ProcessPath(std::string(PATH_MAX, 'x'), 42).c_str(), "") << "too long";
   EXPECT_STREQ(ProcessPath(std::string(PATH_MAX - 2, 'x') + "%p", 42).c_str(), "") << "too long";
 }
