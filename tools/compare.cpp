@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -12,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
@@ -76,12 +79,62 @@ int exit_code_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Ctrl-C is for the program.
+std::atomic<pid_t> running{0};           // the child; 0: none
+volatile std::sig_atomic_t ended_by{0};  // a signal that was meant for this process
+
+void pass_on(int signal) {
+  ended_by = signal;
+  if (const pid_t child = running.load()) kill(child, signal);
+}
+
+// Ctrl-C is for the program. What ends this process ends the program too, and this process goes on
+// until its folder is removed.
+class SignalsWhileRunning {
+ public:
+  SignalsWhileRunning() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) {
+      struct sigaction action {};
+      action.sa_handler = kSignals[i] == SIGINT || kSignals[i] == SIGQUIT ? SIG_IGN : pass_on;
+      sigaction(kSignals[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+    }
+  }
+  ~SignalsWhileRunning() { restore(); }
+  SignalsWhileRunning(const SignalsWhileRunning&) = delete;
+  SignalsWhileRunning& operator=(const SignalsWhileRunning&) = delete;
+
+  void restore() const {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+
+ private:
+  static constexpr int kSignals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+  struct sigaction before_[std::size(kSignals)] = {};
+};
+
+[[noreturn]] void become_braid(const Words& words) {
+  const std::string braid = install_root() / "bin" / "braid";
+  std::vector<char*> all = {const_cast<char*>(braid.c_str())};
+  for (const std::string& word : words) all.push_back(const_cast<char*>(word.c_str()));
+  all.push_back(nullptr);
+  execv(braid.c_str(), all.data());
+  _exit(kRunFailed);
+}
+
 Result<int> run_words(const Words& words) {
-  const int status = std::system(shell_command(words).c_str());
-  if (status == -1)
-    return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
-  return exit_code_of(status);
+  const SignalsWhileRunning signals;
+  const pid_t child = fork();
+  if (child < 0) return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
+  if (child == 0) {
+    signals.restore();
+    become_braid(words);
+  }
+  running = child;
+  if (ended_by != 0) kill(child, ended_by);  // it came before there was a child to pass it on to
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  running = 0;
+  return ended_by == 0 ? exit_code_of(status) : 128 + ended_by;
 }
 
 Status run_once(const Words& options, const Words& more, const Words& program, Side& side) {
@@ -96,7 +149,8 @@ Status run_once(const Words& options, const Words& more, const Words& program, S
   if (!ended.ok()) return ended.status();
   if (ended.value() == kRunFailed)  // it has said why, unless that is the program's own code
     return Status::error(fmt::format("nothing was compared: a run ended with {}", kRunFailed));
-  if (ended.value() == kInterrupted) return Status::error("nothing was compared: interrupted");
+  if (ended.value() == kInterrupted || ended_by != 0)
+    return Status::error("nothing was compared: interrupted");
   side.times_s.values.push_back(elapsed.count());
   side.exit_codes.push_back(ended.value());
   return {};

@@ -1,5 +1,8 @@
 // `braid compare`: what it says of both sides, and what it refuses.
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/tools/braid_run.h"
 
@@ -69,6 +72,27 @@ TEST(Compare, WhatBraidRunRefusesIsSaidOnce) {
   EXPECT_NE(child.errors.find("nothing was compared"), std::string::npos) << child.errors;
   EXPECT_EQ(std::count(child.errors.begin(), child.errors.end(), '\n'), 2) << child.errors;
   EXPECT_EQ(child.output, "");
+}
+
+// A batch system ends it so, or somebody who closes the terminal.
+TEST(Compare, WhatEndsItEndsTheProgramAndLeavesNoFolder) {
+  const std::string folder = ::testing::TempDir() + "compare_" + std::to_string(getpid());
+  for (const char* signal : {"TERM", "HUP"}) {
+    std::filesystem::create_directories(folder + "/temporary");
+    const std::string script = "cd " + folder +
+                               R"(
+TMPDIR=$PWD/temporary "$0" compare --server h20x8 -- sh -c 'echo $$ >program; exec sleep 60' &
+until test -s program; do sleep 0.1; done
+kill -)" + signal + R"( $!
+wait $!
+echo "exit code $?"
+kill -0 $(cat program) 2>/dev/null && echo the program goes on
+ls temporary)";
+    const ChildResult child = run_child({"sh", "-c", script, BRAID_COMMAND});
+    std::filesystem::remove_all(folder);
+    EXPECT_EQ(child.output, "exit code 1\n") << signal;
+    EXPECT_EQ(child.errors, "braid: nothing was compared: interrupted\n") << signal;
+  }
 }
 
 }  // namespace
