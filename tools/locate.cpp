@@ -2,16 +2,25 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 namespace braid::tools {
 namespace fs = std::filesystem;
 
-fs::path install_root() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
+fs::path install_root() {
+  std::error_code missing;
+  fs::path command = fs::read_symlink("/proc/self/exe", missing);
+  // No /proc, as in a bare chroot: what the kernel was told to run.
+  if (missing)
+    command = fs::canonical(reinterpret_cast<const char*>(getauxval(AT_EXECFN)), missing);
+  return command.parent_path().parent_path();
+}
 
 fs::path preload_library() { return install_root() / "lib" / "libbraid_preload.so"; }
 

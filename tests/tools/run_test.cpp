@@ -294,6 +294,18 @@ class BrokenInstallation : public ::testing::Test {
   const fs::path root_ = folder_.path();
 };
 
+// As in a bare chroot.
+TEST(Run, WithoutProcItFindsItsOwnFiles) {
+  const ChildResult child = run_child(
+      {"unshare", "--mount", "sh", "-c",
+       "mount -t tmpfs none /proc || exit 77; exec \"$0\" run --server h20x8 -- sh -c 'exit 3'",
+       BRAID_COMMAND});
+  if (child.exit_code == 77 || child.errors.starts_with("unshare: "))
+    GTEST_SKIP() << "needs root: " << child.errors;
+  EXPECT_EQ(child.exit_code, 3) << child.errors;
+  EXPECT_EQ(child.errors, "");
+}
+
 // For those who have a package, and those who have built it.
 const std::string kReinstall = "Install braid's package again, or build all of it: make build";
 
