@@ -69,6 +69,7 @@ struct Gpus {
   int own = 0;
   int all = 0;
   int of_server = 0;  // with those that CUDA_VISIBLE_DEVICES hides and nobody lends; 0: unknown
+  bool are_all_lendable = false;  // --lend all
 };
 
 Finding check_driver(const cuda::Driver& driver, Gpus& gpus) {
@@ -91,6 +92,11 @@ Finding check_driver(const cuda::Driver& driver, Gpus& gpus) {
 // Why no GPU of the program's has a relay. `reserved`: GPUs that do not relay, and why.
 Finding no_peers(const std::string& summary, const std::string& reserved, Gpus gpus) {
   const int hidden = gpus.of_server - gpus.all;
+  if (hidden > 0 && gpus.are_all_lendable)
+    return bad(summary,
+               fmt::format("No GPU is lent for {}='{}': name GPUs that are there, by numbers "
+                           "or by UUIDs, each once",
+                           lending::kVisibleVariable, std::getenv(lending::kVisibleVariable)));
   if (hidden > 0)
     return bad(summary, fmt::format("{} hides {} GPU{}: lend them to braid with --lend all",
                                     lending::kVisibleVariable, hidden, hidden == 1 ? "" : "s"));
@@ -281,6 +287,7 @@ Result<cuda::Driver> open_driver(const DoctorRequest& request, Gpus& gpus) {
   }
   BRAID_LET(server, open_lent_server(lendable, request.server));
   gpus.own = server.own_gpus;
+  gpus.are_all_lendable = request.lend == "all";
   return server.driver;
 }
 

@@ -148,6 +148,18 @@ TEST(Doctor, NamesTheGpusThatAreHidden) {
   EXPECT_EQ(run_child(lend, one).exit_code, 0);
 }
 
+TEST(Doctor, DoesNotAdviseToLendWhatIsLent) {
+  const ChildResult child =
+      run_child({BRAID_COMMAND, "doctor", "--server", "h20x8", "--lend", "all"},
+                {{"CUDA_VISIBLE_DEVICES", "0,9"}});
+  EXPECT_EQ(child.exit_code, 1) << child.output;
+  EXPECT_NE(child.output.find("FAIL peers    0 of 1 GPUs have relays. No GPU is lent for "
+                              "CUDA_VISIBLE_DEVICES='0,9': name GPUs that are there, by numbers or "
+                              "by UUIDs, each once\n"),
+            std::string::npos)
+      << child.output;
+}
+
 // A variable that hides none is not blamed.
 TEST(Doctor, WithoutHiddenGpusNamesWhatBraidNeeds) {
   const ChildResult child = run_child(
