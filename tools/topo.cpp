@@ -51,8 +51,10 @@ void add_topo_command(CLI::App& app, int& exit_code) {
   add_server_option(*command, options->server);
   command->add_flag("--json", options->json,
                     "the same as JSON; its \"server\" is a profile (docs/profiles.md)");
-  command->add_flag("--nics", options->nics,
-                    "the network interfaces of this host alone, which needs no GPU");
+  command
+      ->add_flag("--nics", options->nics,
+                 "the network interfaces of this host alone, which needs no GPU")
+      ->excludes(command->get_option("--server"));
   command->callback([options, &exit_code] { exit_code = topo(*options); });
 }
 

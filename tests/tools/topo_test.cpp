@@ -133,6 +133,13 @@ TEST(Topo, NicsAreShownWithoutAGpu) {
   EXPECT_TRUE(has_loopback) << json;
 }
 
+TEST(Topo, TheNicsOfThisHostAreNotThoseOfAServer) {
+  const Outcome both = braid("topo --nics --server h20x8");
+  EXPECT_EQ(both.exit_code, 1);
+  EXPECT_EQ(both.out, "");
+  EXPECT_TRUE(has(both.err, "--server excludes --nics")) << both.err;
+}
+
 TEST(Topo, NicsOfAServerAreShownWithTheGpusThatTheyAreNear) {
   Json profile = Json::parse(braid("topo --server h20x8 --json").out)["server"];
   profile["nics"] = Json::array({{{"name", "mlx5_0"},
