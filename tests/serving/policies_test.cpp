@@ -35,6 +35,21 @@ TEST(FcfsRecompute, WhoCameLastMakesRoomForGrowth) {
   EXPECT_EQ(decision.preempt, (Ids{3}));
 }
 
+// Whoever is preempted for growth is ahead of those that wait: these take none of the rest of the
+// room in the same decision.
+TEST(Growth, WhoMakesRoomForItIsNotOvertaken) {
+  std::vector<RequestView> requests = {running(1, 8, 9'000'000), running(2, 8, 5'000'000),
+                                       waiting(3, 2, 1000)};
+  requests[0].growth_blocks = 1;
+  for (RequestView& request : requests) request.output_tokens = request.expected_tokens = 20;
+  requests[1].output_tokens = requests[1].expected_tokens = 21;  // so sjf_oracle takes it too
+  for (const char* name : {"fcfs_recompute", "swapped_first", "sjf_oracle", "lightllm-like"}) {
+    const Decision decision = decide(name, requests, 0);
+    EXPECT_EQ(decision.preempt, (Ids{2})) << name;
+    EXPECT_TRUE(decision.admit.empty()) << name;
+  }
+}
+
 TEST(SwappedFirst, NobodyNewIsAdmittedWhileARotaryRequestWaits) {
   const Decision decision =
       decide("swapped_first", {rotary(1, 8, kLateUs), waiting(2, 2, kLateUs)}, 4);

@@ -21,7 +21,8 @@ class LightllmLike final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, kByArrival));
+    if (room.is_short())
+      return only_cover_growth(room, in_reverse(view, RequestState::kRunning, kByArrival));
     Queue batch = in_order(view, RequestState::kRunning,
                            [](const RequestView& request) { return -int64_t{remaining(request)}; });
     for (const RequestView* request : in_order(view, RequestState::kWaiting, kByArrival)) {

@@ -22,7 +22,7 @@ class FcfsRecompute final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) cover_growth(room, latest_running(view));
+    if (room.is_short()) return only_cover_growth(room, latest_running(view));
     admit_in_order(room, by_arrival(view, RequestState::kWaiting));
     return room.take();
   }
@@ -35,7 +35,7 @@ class SwappedFirst final : public Policy {
   Eviction eviction() const override { return Eviction::kRotate; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) cover_growth(room, latest_running(view));
+    if (room.is_short()) return only_cover_growth(room, latest_running(view));
     if (admit_in_order(room, by_arrival(view, RequestState::kRotary)))
       admit_in_order(room, by_arrival(view, RequestState::kWaiting));
     return room.take();
@@ -71,7 +71,8 @@ class SjfOracle final : public Policy {
   Eviction eviction() const override { return Eviction::kRecompute; }
   Decision decide(const View& view) const override {
     Room room(view);
-    if (room.is_short()) cover_growth(room, in_reverse(view, RequestState::kRunning, remaining));
+    if (room.is_short())
+      return only_cover_growth(room, in_reverse(view, RequestState::kRunning, remaining));
     admit_in_order(room, in_order(view, RequestState::kWaiting, remaining));
     return room.take();
   }

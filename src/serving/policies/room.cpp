@@ -64,6 +64,11 @@ void cover_growth(Room& room, const Queue& victims) {
   }
 }
 
+Decision only_cover_growth(Room& room, const Queue& victims) {
+  cover_growth(room, victims);
+  return room.take();
+}
+
 bool admit_in_order(Room& room, const Queue& queue) {
   for (const RequestView* request : queue) {
     if (!room.fits(*request)) return false;

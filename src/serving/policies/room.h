@@ -85,6 +85,9 @@ Queue in_reverse(const View& view, RequestState state, const RankOf& rank_of) {
 /// Preempts from the front of `victims` until the growth of the running requests fits.
 void cover_growth(Room& room, const Queue& victims);
 
+/// The same, and admits nobody: whoever is preempted is ahead of those that wait. vLLM's rule.
+Decision only_cover_growth(Room& room, const Queue& victims);
+
 /// Admits from the front, and stops at the first that does not fit. Returns true if all were
 /// admitted.
 bool admit_in_order(Room& room, const Queue& queue);
