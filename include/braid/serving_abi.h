@@ -39,9 +39,10 @@ typedef struct braid_serving_policy braid_serving_policy;
 
 typedef struct braid_serving_parameters {
   size_t struct_bytes;      /* sizeof(braid_serving_parameters) */
-  double alpha;             /* weight of lag between tokens against lag before the first; >= 0 */
-  double beta_tbt;          /* beta_B: share of the TBT objective that is tolerated */
-  double beta_ttft;         /* beta_F: share of the TTFT objective that is tolerated */
+  double alpha;             /* weight of lag between tokens against lag before the first: 0 to
+                               1e9 */
+  double beta_tbt;          /* beta_B: share of the TBT objective that is tolerated: -1e9 to 1e9 */
+  double beta_ttft;         /* beta_F: share of the TTFT objective that is tolerated: likewise */
   uint32_t transfer_blocks; /* `paper`: B_xfer */
   int late_only;            /* `braid`: only late requests preempt others */
 } braid_serving_parameters;

@@ -6,6 +6,9 @@
 namespace braid::serving {
 namespace {
 
+// Beyond it a lag may be infinite, and 0 times that no number: requests would have no order.
+constexpr double kMost = 1e9;
+
 double positive_part(double value) { return value > 0 ? value : 0; }
 
 Status refuse(const char* name, double value, const char* rule) {
@@ -15,12 +18,13 @@ Status refuse(const char* name, double value, const char* rule) {
 }  // namespace
 
 Status check(const LagParameters& parameters) {
-  if (!(parameters.alpha >= 0) || !std::isfinite(parameters.alpha))
-    return refuse("alpha", parameters.alpha, "It weighs one lag against another: give 0 or more");
-  if (!std::isfinite(parameters.beta_tbt))
-    return refuse("beta_tbt", parameters.beta_tbt, "Give a finite number");
-  if (!std::isfinite(parameters.beta_ttft))
-    return refuse("beta_ttft", parameters.beta_ttft, "Give a finite number");
+  if (!(parameters.alpha >= 0 && parameters.alpha <= kMost))
+    return refuse("alpha", parameters.alpha,
+                  "It weighs one lag against another: give 0 or more, and at most 1e9");
+  if (!(std::abs(parameters.beta_tbt) <= kMost))
+    return refuse("beta_tbt", parameters.beta_tbt, "Give a number between -1e9 and 1e9");
+  if (!(std::abs(parameters.beta_ttft) <= kMost))
+    return refuse("beta_ttft", parameters.beta_ttft, "Give a number between -1e9 and 1e9");
   return {};
 }
 

@@ -10,7 +10,7 @@
 
 namespace braid::serving {
 
-/// Defaults: section 5.2.
+/// Defaults: section 5.2. None is beyond 1e9, which keeps every lag a number.
 struct LagParameters {
   double alpha = 3;     ///< weight of the gap between tokens against the wait for the first; >= 0
   double beta_tbt = 0;  ///< beta_B: share of the TBT objective that is tolerated

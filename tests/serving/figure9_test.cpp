@@ -125,5 +125,16 @@ TEST(VirtualLag, RefusesANegativeAlpha) {
   EXPECT_NE(made.status().message().find("0 or more"), std::string::npos);
 }
 
+// 0 times an infinite lag is no number, and requests would have no order.
+TEST(VirtualLag, RefusesWhatWouldBeNoNumber) {
+  const auto refusal = [](const LagParameters& lag) {
+    return make_policy("paper", {.lag = lag}).status().message();
+  };
+  EXPECT_NE(refusal({.alpha = 0, .beta_tbt = -1e308}).find("beta_tbt"), std::string::npos);
+  EXPECT_NE(refusal({.alpha = 0, .beta_ttft = 1e308}).find("beta_ttft"), std::string::npos);
+  EXPECT_NE(refusal({.alpha = 1e308}).find("at most 1e9"), std::string::npos);
+  EXPECT_EQ(refusal({.alpha = 1e9, .beta_tbt = -1e9, .beta_ttft = 1e9}), "");
+}
+
 }  // namespace
 }  // namespace braid::serving
