@@ -16,15 +16,16 @@ const std::vector<Gpu>& gpus() {
 
 const std::vector<Link>& links() {
   static const std::vector<Link> all = {
-      {"pcie4", 25, 26, 45, false, true, 20,
+      {"pcie4", 24.7, 24.7, 42.8, false, true, 20,
        "assumed: half of what one PCIe 5.0 link was measured to carry, less 10 %"},
-      {"pcie5", 55.5, 55.4, 101.6, false, true, 20,
-       "native copies, docs/measurements/2026-11-23-2xH200.md"},
-      {"braid2", 108.7, 109.3, 154.4, false, true, 30,
-       "braid over 2 links, docs/measurements/2026-11-23-2xH200.md"},
+      {"pcie5", 54.9, 54.9, 95.2, false, true, 20,
+       "rotation of 4 MiB blocks by one link, docs/measurements/2026-11-28-2xH200-copies.jsonl"},
+      {"braid2", 98.4, 95.4, 121.5, false, true, 30,
+       "rotation of 4 MiB blocks by 2 links, docs/measurements/2026-11-28-2xH200-copies.jsonl"},
       {"braid4", 158.7, 130.3, 157.1, false, true, 30,
-       "braid over 4 links, docs/measurements/2026-11-22-4xH200.md (both ways: "
-       "2026-11-21-4xH200-awake.md)"},
+       "copies of 1 GiB over 4 links, docs/measurements/2026-11-22-4xH200.md; both ways of 512 "
+       "MiB, "
+       "2026-11-21-4xH200-awake.md: no rotation was measured on 4 H200"},
       {"c2c", 269.7, 239.0, 360.4, false, true, 20, "SuperInfer table 1: MS+MK, DuplexKV"},
       {"c2c-serial", 269.7, 239.0, 269.7, true, true, 20, "SuperInfer table 1: MS+MK"},
       {"c2c-naive", 9.86, 10.75, 10.75, true, false, 20, "SuperInfer table 1: naive"},
@@ -76,8 +77,9 @@ Result<Link> find_link(std::string_view text) {
 }
 
 HostMemory pcie_host() {
-  return {219.4, 162.8, 207.6,
-          "4 GPUs of one H200 server at once, native copies, each on its own link"};
+  return {
+      219.4, 162.8, 207.6,
+      "profiles/h200x4.json: 4 GPUs of one server at once, native copies, each on its own link"};
 }
 
 }  // namespace braid::serving

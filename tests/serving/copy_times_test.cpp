@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/median.h"
+#include "serving/hardware.h"
 #include "tools/serving/designer.h"
 #include "tools/serving/report.h"
 
@@ -83,6 +85,28 @@ TEST(CopyTimes, TheRecordedOnesAreThoseOfTheRecord) {
   EXPECT_EQ(recorded.methods.size(), in_file.value().methods.size());
 }
 
+// The links of the simulator carry what rotation was measured to carry, not what larger copies do.
+TEST(CopyTimes, LinksAreThoseOfTheRecordedRotation) {
+  std::ifstream file(BRAID_SOURCE_DIR "/docs/measurements/2026-11-28-2xH200-copies.jsonl");
+  int found = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record["what"] != "bandwidth" || record["block_bytes"] != 4 << 20) continue;
+    for (const auto& [key, name] : {std::pair("native_gbps", "pcie5"), {"braid_gbps", "braid2"}}) {
+      const serving::Link link = serving::find_link(name).value();
+      const double measured = median(record[key].get<std::vector<double>>());
+      const std::string way = record["moves"];
+      EXPECT_NEAR(way == "up"     ? link.load_gbps
+                  : way == "down" ? link.save_gbps
+                                  : link.both_gbps,
+                  measured, 0.05)
+          << name << " " << way;
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 6);
+}
+
 TEST(CopyTimes, AMeasurementThatIsWrongIsRefusedWithItsLineAndKey) {
   const auto refused = [](const std::string& text) { return read(text).status().message(); };
   expect_says(refused(good() + "{\n"), ".jsonl:7");
@@ -111,6 +135,9 @@ TEST(CopyFigures, SayWhatTheMeasurementSaysOfThePapersWords) {
   expect_says(report_of_figure("12"), "up to 4 MB | **does not appear** | longer: GPU to host 64K");
   const std::string methods = report_of_figure("table-1");
   expect_says(methods, "| duplex | 10 |");
+  expect_says(methods,
+              "| naive: 10.75 GB/s to the host, 9.86 to the GPU; end to end 33.25 times DuplexKV | "
+              "1.00, 2.00 GB/s; 3.00 times | 1556.15 ms there, 30.00 ms here |");
 }
 
 TEST(CopyFigures, WithoutSegmentsOf64KiBThereIsNoFigure4) {
