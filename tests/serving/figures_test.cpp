@@ -1,6 +1,7 @@
 // What the figures of `braid simulate serving` say of the runs they are made of.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -108,6 +109,33 @@ TEST_F(FigureClaims, ALoadIsTheFirstAtWhichFcfsFails) {
   const Judged none = judged(claim);
   EXPECT_EQ(none.verdict, "cannot be told");
   EXPECT_NE(none.figures.find("never falls so low"), std::string::npos) << none.figures;
+}
+
+// Student's t has no step behind the end of its table.
+TEST(Estimate, IsByStudentsTForAnyNumberOfSeeds) {
+  const auto t = [](size_t count) {
+    std::vector<double> values;
+    for (size_t i = 0; i < count; ++i) values.push_back(i % 2 == 0 ? 1 : -1);
+    double squares = 0;
+    const Estimate found = estimate(values);
+    for (const double value : values) squares += (value - found.mean) * (value - found.mean);
+    const auto n = static_cast<double>(count);
+    return found.half_width / std::sqrt(squares / (n - 1) / n);
+  };
+  EXPECT_NEAR(t(2), 12.706, 0.001);
+  EXPECT_NEAR(t(31), 2.042, 0.001);
+  EXPECT_NEAR(t(32), 2.0395, 0.001);
+  EXPECT_NEAR(t(61), 2.0003, 0.001);
+  EXPECT_NEAR(t(1000), 1.9623, 0.001);
+}
+
+TEST(Laboratory, RefusesMoreRequestsThanMemoryHolds) {
+  Case one = small_case("braid", 1e6);
+  one.arrivals.seconds = 1e6;
+  Laboratory laboratory(1, 1);
+  const std::string why = laboratory.run({one}).message();
+  EXPECT_NE(why.find("1e+12 requests are too many for one run"), std::string::npos) << why;
+  EXPECT_NE(why.find("fewer --seconds"), std::string::npos) << why;
 }
 
 TEST(Knee, IsThatOfAllSeeds) {

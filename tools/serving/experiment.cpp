@@ -21,6 +21,8 @@ namespace {
 // requests a second. A run of fewer requests would tell little, and one of none is an error.
 constexpr double kFirstRate = 0.5, kMostRate = 1024, kFewestRequests = 10;
 constexpr int kBisections = 7;
+// Of all GPUs; they take some 500 bytes each.
+constexpr double kMostRequests = 4e6;
 
 // Student's t for a two-sided 95 % interval, by degrees of freedom.
 double student_t(size_t freedom) {
@@ -28,7 +30,11 @@ double student_t(size_t freedom) {
       0,     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
       2.201, 2.179,  2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080,
       2.074, 2.069,  2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
-  return freedom < kTable.size() ? kTable[freedom] : 1.96;
+  if (freedom < kTable.size()) return kTable[freedom];
+  // Cornish and Fisher's expansion of t from the normal quantile z, right to 0.001 here.
+  constexpr double z = 1.959964, z3 = z * z * z, z5 = z3 * z * z;
+  const auto n = static_cast<double>(freedom);
+  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n);
 }
 
 }  // namespace
@@ -71,6 +77,11 @@ std::vector<double> by_seed(const Results& results, const Metric& metric) {
 }
 
 Result<std::vector<RunResult>> Laboratory::run_one(const Case& of, int seed) const {
+  const double requests = of.arrivals.rate_rps * of.arrivals.seconds * of.gpus;
+  if (!of.trace && requests > kMostRequests)
+    return Status::error(fmt::format("{:g} requests are too many for one run, which may have {:g}",
+                                     requests, kMostRequests),
+                         "Give a lower rate, or fewer --seconds");
   BRAID_LET(policy, serving::make_policy(of.policy, of.parameters));
   std::vector<serving::Workload> workloads;
   for (int gpu = 0; gpu < of.gpus; ++gpu) {
