@@ -33,6 +33,20 @@ Result<sim::Cluster> load_cluster(const std::string& name_or_path) {
   return sim::load_cluster(path);
 }
 
+bool is_wanted(const SimulateOptions& options, const sim::FigureRow& row) {
+  return options.figure == "all" || options.figure == row.name;
+}
+
+Status check_gpus(const SimulateOptions& options, const sim::Cluster& testbed) {
+  for (const sim::FigureRow& row : sim::figure_rows())
+    if (is_wanted(options, row) && testbed.gpu_count() < row.gpus)
+      return Status::error(
+          fmt::format("--testbed: a host of {} has {} GPUs, and --figure {} needs {}", testbed.name,
+                      testbed.gpu_count(), row.name, row.gpus),
+          "Give another testbed, or choose another figure");
+  return {};
+}
+
 // Simulations take minutes: it says before them where their results cannot go.
 Status check_outputs(const SimulateOptions& options) {
   if (!options.out.empty()) BRAID_TRY(make_folder(options.out));
@@ -43,11 +57,13 @@ int simulate(const SimulateOptions& options) {
   const auto testbed = load_cluster(options.testbed), limited = load_cluster(options.limited);
   for (const auto* cluster : {&testbed, &limited})
     if (!cluster->ok()) return fail(cluster->status());
+  if (const Status refused = check_gpus(options, testbed.value()); !refused.ok())
+    return fail(refused);
   if (const Status refused = check_outputs(options); !refused.ok()) return fail(refused);
   const sim::Clusters clusters{testbed.value(), limited.value()};
   std::vector<sim::Figure> figures;
   for (const sim::FigureRow& row : sim::figure_rows()) {
-    if (options.figure != "all" && options.figure != row.name) continue;
+    if (!is_wanted(options, row)) continue;
     figures.push_back(row.run(clusters, options.seeds));
     for (const sim::Verdict& verdict : figures.back().verdicts)
       fmt::print("{}\n", sim::to_text(verdict));

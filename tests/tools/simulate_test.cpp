@@ -236,6 +236,11 @@ TEST_F(Simulate, BadInputIsRefusedWithARemedy) {
   const std::string long_one = write("long.csv", "prompt_tokens,output_tokens\n900000,5\n");
   expect_refused("--lengths '" + long_one + "' --rate 1", "long.csv:2: request 0 of 900000 + 5",
                  "more memory");
+  expect_refused("--rate 1e6 --seconds 1e6", "requests are too many for one run", "--seconds");
+  // No GPUs: `all` is refused before anything is simulated.
+  for (const char* figure : {"weights", "tiers", "all"})
+    expect_refused(std::string("--testbed limited-rails --figure ") + figure,
+                   "a host of limited-rails has 0 GPUs", "another testbed", "transfer");
 }
 
 }  // namespace

@@ -48,6 +48,34 @@ TEST(Cluster, WhatIsWrongIsNamed) {
   EXPECT_FALSE(load_cluster(path + ".none").ok());
 }
 
+/// Files of clusters that no run could be made of: each is refused by its key, with what is
+/// allowed.
+TEST(Cluster, FiguresHaveRanges) {
+  std::ifstream file(BRAID_PROFILES "/clusters/h800x8-2node.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto refusal = [&](const std::string& key, const std::string& value) {
+    std::string broken = text.str();
+    const std::string begin = "\"" + key + "\": {\"value\": ";
+    const size_t at = broken.find(begin) + begin.size();
+    broken.replace(at, broken.find(',', at) - at, value);
+    const std::string path = testing::TempDir() + "/cluster_ranges.json";
+    std::ofstream(path) << broken;
+    return load_cluster(path).status().message();
+  };
+  EXPECT_EQ(refusal("workers", "4"), "");
+  for (const char* workers : {"0", "1e18", "2.5"})
+    EXPECT_NE(refusal("workers", workers).find("workers.value: expected a whole number from 1 to"),
+              std::string::npos)
+        << workers << ": " << refusal("workers", workers);
+  EXPECT_NE(refusal("nics", "7.5").find("nics.value"), std::string::npos);
+  for (const char* gbps : {"0", "1e-300", "1e300"})
+    EXPECT_NE(refusal("nic_gbps", gbps).find("nic_gbps.value: expected a number from 0.001 to"),
+              std::string::npos)
+        << gbps << ": " << refusal("nic_gbps", gbps);
+  EXPECT_NE(refusal("latency_us", "1e300").find("latency_us.value"), std::string::npos);
+}
+
 /// When the last of these writes over one path has completed, in us.
 double carry(Network& network, const std::vector<std::pair<Nic, uint64_t>>& writes, int node) {
   const Cluster& one = network.cluster();

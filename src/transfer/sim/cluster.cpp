@@ -1,5 +1,9 @@
 #include "transfer/sim/cluster.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 #include "topology/json_reader.h"
 
 namespace braid::transfer::sim {
@@ -7,29 +11,41 @@ namespace {
 
 using topology::JsonNode;
 
-topology::Figure read_figure(const JsonNode& node) {
+// Beyond these, runs would take for ever, or no memory would hold them.
+using Range = ClusterRow::Range;
+constexpr Range kGpus{0, 1024, true}, kCount{1, 1024, true};
+constexpr Range kGbps{0.001, 1e6, false}, kUs{0, 1e6, false}, kJitter{0, 100, false};
+
+topology::Figure read_figure(const JsonNode& node, const Range& range) {
   node.expect_keys({"value", "source"});
-  return {node["value"].number_from_zero(), node["source"].text()};
+  const double value = node["value"].number_from_zero();
+  const bool is_right = value >= range.least && value <= range.most &&
+                        (!range.is_whole || value == std::floor(value));
+  if (!is_right)
+    node["value"].refuse(fmt::format("expected a {}number from {:g} to {:g}, found {:g}",
+                                     range.is_whole ? "whole " : "", range.least, range.most,
+                                     value));
+  return {value, node["source"].text()};
 }
 
 }  // namespace
 
 const std::vector<ClusterRow>& cluster_rows() {
   static const std::vector<ClusterRow> rows = {
-      {"gpus", &Cluster::gpus},
-      {"nics", &Cluster::nics},
-      {"nic_gbps", &Cluster::nic_gbps},
-      {"gpu_pcie_gbps", &Cluster::gpu_pcie_gbps},
-      {"nic_pcie_gbps", &Cluster::nic_pcie_gbps},
-      {"memory_gbps", &Cluster::memory_gbps},
-      {"socket_gbps", &Cluster::socket_gbps},
-      {"latency_us", &Cluster::latency_us},
-      {"socket_latency_us", &Cluster::socket_latency_us},
-      {"latency_jitter", &Cluster::latency_jitter},
-      {"post_us", &Cluster::post_us},
-      {"submit_us", &Cluster::submit_us},
-      {"workers", &Cluster::workers},
-      {"fence_us", &Cluster::fence_us},
+      {"gpus", &Cluster::gpus, kGpus},
+      {"nics", &Cluster::nics, kCount},
+      {"nic_gbps", &Cluster::nic_gbps, kGbps},
+      {"gpu_pcie_gbps", &Cluster::gpu_pcie_gbps, kGbps},
+      {"nic_pcie_gbps", &Cluster::nic_pcie_gbps, kGbps},
+      {"memory_gbps", &Cluster::memory_gbps, kGbps},
+      {"socket_gbps", &Cluster::socket_gbps, kGbps},
+      {"latency_us", &Cluster::latency_us, kUs},
+      {"socket_latency_us", &Cluster::socket_latency_us, kUs},
+      {"latency_jitter", &Cluster::latency_jitter, kJitter},
+      {"post_us", &Cluster::post_us, kUs},
+      {"submit_us", &Cluster::submit_us, kUs},
+      {"workers", &Cluster::workers, kCount},
+      {"fence_us", &Cluster::fence_us, kUs},
   };
   return rows;
 }
@@ -55,7 +71,8 @@ Result<Cluster> load_cluster(const std::string& path) {
   cluster.description = root["description"].text();
   cluster.hosts = root["hosts"].whole_number(2, 1000);
   cluster.numa_nodes = root["numa_nodes"].whole_number(1, 16);
-  for (const ClusterRow& row : cluster_rows()) cluster.*row.figure = read_figure(root[row.name]);
+  for (const ClusterRow& row : cluster_rows())
+    cluster.*row.figure = read_figure(root[row.name], row.range);
   if (errors.ok() && cluster.nic_count() < cluster.numa_nodes)
     errors.add("nics", "fewer than NUMA nodes", "Give each node at least one");
   if (!errors.ok()) return errors.first();

@@ -41,8 +41,13 @@ struct Cluster {
 
 /// The figures by their names in the file, in its order.
 struct ClusterRow {
+  struct Range {
+    double least, most;
+    bool is_whole;
+  };
   const char* name;
   topology::Figure Cluster::*figure;
+  Range range;
 };
 const std::vector<ClusterRow>& cluster_rows();
 

@@ -12,6 +12,7 @@ struct FigureRow {
   const char* name;
   const char* what;
   Figure (*run)(const Clusters& clusters, int seeds);
+  int gpus = 0;  ///< a host of the testbed needs so many
 };
 const std::vector<FigureRow>& figure_rows();
 
