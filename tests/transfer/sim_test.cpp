@@ -2,6 +2,7 @@
 // scheduler does there what it promises.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -184,6 +185,15 @@ TEST(Figures, EqualSeedsGiveEqualReportsAndOthersDoNot) {
   };
   EXPECT_EQ(mooncake(1), mooncake(1));
   EXPECT_NE(mooncake(1), mooncake(2));
+}
+
+TEST(Figures, SayWhereBraidLoses) {
+  const Figure figure = tebench(clusters(), 1);
+  const auto tells = [](const std::string& note) {
+    return note.find("P99 is longer than that of the best other method by up to") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(std::any_of(figure.notes.begin(), figure.notes.end(), tells));
 }
 
 TEST(Report, IsWrittenWithAPlotForEachFigure) {

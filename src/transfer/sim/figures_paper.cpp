@@ -17,6 +17,11 @@ struct Case {
   double oracle_gbps = 0;
   double oracle_us = 0;
 
+  double best_other_p99_us() const {
+    double best = measured[1].p99_us();
+    for (size_t i = 1; i < measured.size(); ++i) best = std::min(best, measured[i].p99_us());
+    return best;
+  }
   double best_other_gbps() const {
     double best = 0;
     for (size_t i = 1; i < measured.size(); ++i) best = std::max(best, measured[i].gbps);
@@ -112,7 +117,8 @@ std::vector<double> times(const Case& found) {
 /// How braid compares with the others in some cases.
 struct Standing {
   double least_of_best = 1e9, least_of_oracle = 1e9;
-  std::string where_best, where_oracle;
+  double most_of_p99 = 0;
+  std::string where_best, where_oracle, where_p99;
   void add(const std::string& name, const Case& found, bool counts_for_oracle) {
     const double braid = found.measured.front().gbps;
     const double of_best = braid / found.best_other_gbps();
@@ -120,6 +126,11 @@ struct Standing {
     if (of_best < least_of_best) {
       least_of_best = of_best;
       where_best = name;
+    }
+    const double of_p99 = found.measured.front().p99_us() / found.best_other_p99_us();
+    if (of_p99 > most_of_p99) {
+      most_of_p99 = of_p99;
+      where_p99 = name;
     }
     if (!counts_for_oracle || of_oracle >= least_of_oracle) return;
     least_of_oracle = of_oracle;
@@ -136,6 +147,11 @@ struct Standing {
           fmt::format("braid loses to the best other method by up to {:.1f} %, "
                       "at {}.",
                       100 * (1 - least_of_best), where_best));
+    if (most_of_p99 > 1)
+      figure.notes.push_back(
+          fmt::format("braid's P99 is longer than that of the best other method by up to {:.1f} %, "
+                      "at {}.",
+                      100 * (most_of_p99 - 1), where_p99));
   }
 };
 
