@@ -40,7 +40,7 @@ struct RunRecord {
   std::vector<Sample> timeline;
   int64_t from_us = 0;   ///< the end of the warm-up: earlier requests are not counted
   int64_t until_us = 0;  ///< the last arrival
-  int64_t end_us = 0;    ///< requests that are unfinished then have missed their objectives
+  int64_t end_us = 0;    ///< requests that are unfinished then have missed what they wait for
   uint64_t tokens = 0;   ///< between from_us and until_us
   int64_t busy_us = 0;
   int64_t stalled_us = 0;  ///< time that finished steps waited for copies
@@ -53,7 +53,8 @@ struct RunRecord {
 /// A gap that is late by then counts as one of this length, its lower bound.
 int64_t open_gap_us(const RequestRecord& request, int64_t run_end_us);
 
-/// Figures of the requests that count. Shares are fractions of 1; unfinished requests have missed.
+/// Figures of the requests that count. Shares are fractions of 1. An unfinished request has missed
+/// the objectives of its gaps; its first token counts if it came in time.
 struct Metrics {
   uint64_t requests = 0;
   double finished = 0;

@@ -111,6 +111,46 @@ TEST_F(FigureClaims, ALoadIsTheFirstAtWhichFcfsFails) {
   EXPECT_NE(none.figures.find("never falls so low"), std::string::npos) << none.figures;
 }
 
+// A claim that all are equal is about each series and each x by itself, more or less.
+TEST_F(FigureClaims, EqualityIsOfEverySeriesEitherWay) {
+  run(3);
+  Claim claim{"words", 0, "", kFcfs, shown::kTtft};
+  claim.is_equality = true;
+  claim.margin = 0.02;
+  claim.until = 4;
+  EXPECT_EQ(judged(claim).verdict, "appears") << judged(claim).figures;
+  claim.until = 40;  // there `braid` serves more of them in time, by far
+  const Judged beyond = judged(claim);
+  EXPECT_EQ(beyond.verdict, "**does not appear**") << beyond.figures;
+  EXPECT_NE(beyond.figures.find("braid (braid4) - fcfs_recompute (vLLM) at 40"), std::string::npos)
+      << beyond.figures;
+  EXPECT_LT(beyond.difference.mean, -0.02);
+  claim.margin = 1;
+  EXPECT_EQ(judged(claim).verdict, "appears") << judged(claim).figures;
+}
+
+// "Than the baselines" is than each of them: one that is level with it denies the claim.
+TEST_F(FigureClaims, AgainstBaselinesIsAgainstEach) {
+  Series level = figure_.panels[0].series[1];
+  level.name = "level-like";
+  run(3);
+  Claim claim{"words", 0, "braid (braid4)", "", shown::kTtft};
+  claim.from = 40;
+  EXPECT_EQ(judged(claim).verdict, "appears") << judged(claim).figures;
+  figure_.panels[0].series.push_back(level);
+  const Judged found = judged(claim);
+  EXPECT_EQ(found.verdict, "**does not appear**");
+  EXPECT_NE(found.figures.find("braid (braid4) - level-like"), std::string::npos) << found.figures;
+}
+
+TEST_F(FigureClaims, EqualityCannotBeToldFromOneSeed) {
+  run(1);
+  Claim claim{"words", 0, "", kFcfs, shown::kTtft};
+  claim.is_equality = true;
+  claim.margin = 1;
+  EXPECT_EQ(judged(claim).verdict, "cannot be told");
+}
+
 // Student's t has no step behind the end of its table.
 TEST(Estimate, IsByStudentsTForAnyNumberOfSeeds) {
   const auto t = [](size_t count) {

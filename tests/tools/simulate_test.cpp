@@ -124,6 +124,17 @@ TEST_F(Simulate, AFigureIsJsonAndSvgAndAReport) {
   EXPECT_NE(report.find("(figure-21.svg)"), std::string::npos);
 }
 
+TEST_F(Simulate, SaysThePapersLargestGainBesideOurs) {
+  ASSERT_EQ(
+      run("--figure 22 --seeds 2 --seconds 10 --token-budget 512 --out '" + path("figures") + "'"),
+      0)
+      << err_;
+  const std::string report = read_all(folder_ / "figures" / "report.md");
+  EXPECT_NE(report.find("| up to 29.2 % more throughput at high request rates | up to "),
+            std::string::npos);
+  EXPECT_NE(report.find("| over fcfs_recompute (vLLM) at "), std::string::npos);
+}
+
 TEST_F(Simulate, TwoRunsAreEqualBitForBit) {
   for (const char* name : {"one", "two"})
     ASSERT_EQ(run("--figure 17 --jobs " + std::string(*name == 'o' ? "1" : "2") + " --out '" +

@@ -27,6 +27,11 @@ struct Series {
   std::vector<Case> cases;  ///< one for each x
 };
 
+/// Whether a series is of a policy that is not RotaSched.
+inline bool is_baseline(const std::string& series) {
+  return !series.starts_with("braid") && !series.starts_with("paper");
+}
+
 struct Panel {
   std::string title;
   std::string x_name;
@@ -37,7 +42,7 @@ struct Panel {
 };
 
 /// "`better` has more of `metric` than `worse`", looked at in one panel: at x between `from` and
-/// `until`, or as the last two fields say.
+/// `until`, or as the last two fields say. Without `worse`: than every baseline of the panel.
 struct Claim {
   std::string words;  ///< the paper's
   size_t panel;
@@ -49,6 +54,9 @@ struct Claim {
   double until = 1e9;
   /// A series: looked at only at the first x where its TTFT attainment is below that of the knee.
   std::string fails_first{};
+  /// No series differs from `worse` by more than the margin, either way, at any of these x.
+  /// `better` says nothing then.
+  bool is_equality = false;
   /// `better` at the first x, `worse` at the second.
   std::optional<std::pair<double, double>> between{};
 };

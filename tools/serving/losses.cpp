@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "tools/serving/experiment.h"
+#include "tools/serving/figures.h"
 
 namespace braid::tools::serving_figures {
 namespace {
@@ -35,9 +35,6 @@ constexpr double kEqual = 1e-12;  // what rounding leaves of equal values is no 
 // with something changed, which is neither judged nor a rival.
 bool is_rota_sched(const std::string& name) {
   return name.starts_with("braid (") || name.starts_with("paper (");
-}
-bool is_another_policy(const std::string& name) {
-  return !name.starts_with("braid") && !name.starts_with("paper");
 }
 std::string by_another_link(std::string name, const std::string& from, const std::string& to) {
   const size_t at = name.find("(" + from + ")");
@@ -93,7 +90,7 @@ std::string rows(const Json& ours, const Json& theirs) {
 std::vector<const Json*> rivals(const Json& panel, const std::string& name) {
   std::vector<const Json*> found;
   for (const Json& series : panel.at("series"))
-    if (is_another_policy(series.at("name"))) found.push_back(&series);
+    if (is_baseline(series.at("name"))) found.push_back(&series);
   if (const std::string one = by_another_link(name, "braid4", "pcie5"); !one.empty())
     if (const Json* series = find_series(panel, one); series != nullptr) found.push_back(series);
   return found;

@@ -3,133 +3,24 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "serving/hardware.h"
 #include "tools/serving/plot.h"
+#include "tools/serving/words.h"
 
 namespace braid::tools::serving_figures {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-double scale_of(const Shown& shown) { return std::string(shown.unit) == "%" ? 100 : 1; }
-
 std::string axis_of(const Shown& shown) {
   return *shown.unit == '\0' ? shown.name : fmt::format("{}, {}", shown.name, shown.unit);
-}
-
-// Four significant digits at most.
-std::string number(double value) { return fmt::format("{:.4g}", value); }
-
-std::string with_interval(const Estimate& estimate, double scale) {
-  if (!std::isfinite(estimate.half_width)) return number(estimate.mean * scale);
-  // What rounding leaves of equal values is none.
-  const bool is_equal = estimate.half_width < 1e-12 * std::abs(estimate.mean);
-  return fmt::format("{} ±{:.2g}", number(estimate.mean * scale),
-                     is_equal ? 0 : estimate.half_width * scale);
 }
 
 const char* kind_of(const Figure& figure) {
   return figure.kind == Kind::kMeasured ? "measured" : "simulated";
 }
-
-const Series* find_series(const Panel& panel, const std::string& name) {
-  for (const Series& series : panel.series)
-    if (series.name == name) return &series;
-  return nullptr;
-}
-
-// Where the two sides of a claim are compared, as places in the panel's x.
-struct Places {
-  size_t better, worse;
-};
-
-// The first x at which FCFS, or whoever it is, serves fewer requests in time than at the knee.
-std::vector<Places> where_it_fails(const Panel& panel, const Series& series,
-                                   const Laboratory& laboratory) {
-  const auto attainment = [](const Metrics& metrics) { return metrics.ttft_attainment; };
-  for (size_t at = 0; at < panel.x.size(); ++at)
-    if (estimate(by_seed(laboratory.results(series.cases[at]), attainment)).mean < kKneeAttainment)
-      return {{at, at}};
-  return {};
-}
-
-std::vector<Places> places_of(const Panel& panel, const Claim& claim,
-                              const Laboratory& laboratory) {
-  if (!claim.fails_first.empty())
-    return where_it_fails(panel, *find_series(panel, claim.fails_first), laboratory);
-  std::vector<Places> places;
-  for (size_t better = 0; better < panel.x.size(); ++better)
-    for (size_t worse = 0; worse < panel.x.size(); ++worse) {
-      const std::pair<double, double> x = {panel.x[better], panel.x[worse]};
-      const bool is_both = better == worse && x.first >= claim.from && x.first <= claim.until;
-      if (claim.between ? x == *claim.between : is_both) places.push_back({better, worse});
-    }
-  return places;
-}
-
-// By seed: the mean difference over these places, relative unless the metric is a share.
-std::vector<double> differences(const Panel& panel, const Claim& claim,
-                                const std::vector<Places>& places, const Laboratory& laboratory) {
-  const Series* better = find_series(panel, claim.better);
-  const Series* worse = find_series(panel, claim.worse);
-  const bool is_share = scale_of(claim.metric) > 1;
-  std::vector<double> sums(static_cast<size_t>(laboratory.seeds()));
-  for (const Places& at : places) {
-    const auto more = by_seed(laboratory.results(better->cases[at.better]), claim.metric.of);
-    const auto less = by_seed(laboratory.results(worse->cases[at.worse]), claim.metric.of);
-    for (size_t seed = 0; seed < sums.size(); ++seed) {
-      const double difference = (more[seed] - less[seed]) * (claim.more ? 1 : -1);
-      sums[seed] += is_share ? difference : difference / std::max(std::abs(less[seed]), 1e-12);
-    }
-  }
-  for (double& sum : sums) sum /= static_cast<double>(places.size());
-  return sums;
-}
-
-std::string label_of(const Panel& panel, size_t at) {
-  return panel.x_labels.empty() ? number(panel.x[at]) : panel.x_labels[at];
-}
-
-// "1.30 of the knee at 50 - at 400", or "braid (braid4) - fcfs_recompute (vLLM) at 1.05 (17.6/s)"
-std::string words_of(const Panel& panel, const Claim& claim, const Places& at) {
-  const char* than = claim.more ? "-" : "under";
-  if (claim.between)
-    return fmt::format("{} at {} {} at {}", claim.better, label_of(panel, at.better), than,
-                       label_of(panel, at.worse));
-  const std::string both = fmt::format("{} {} {}", claim.better, than, claim.worse);
-  return claim.fails_first.empty() ? both
-                                   : fmt::format("{} at {}", both, label_of(panel, at.better));
-}
-
-}  // namespace
-
-Judged judge(const Figure& figure, const Claim& claim, const Laboratory& laboratory) {
-  const Panel& panel = figure.panels[claim.panel];
-  const std::vector<Places> places = places_of(panel, claim, laboratory);
-  if (places.empty())
-    return {claim.words,
-            "cannot be told",
-            fmt::format("no x of the figure: {}", claim.fails_first.empty()
-                                                      ? "none is where the claim looks"
-                                                      : claim.fails_first + " never falls so low"),
-            {0, std::numeric_limits<double>::quiet_NaN()}};
-  const Estimate difference = estimate(differences(panel, claim, places, laboratory));
-  const double half = difference.half_width;
-  Judged judged{claim.words, "cannot be told", "", difference};
-  // With one seed the interval is unknown, and nothing can be told.
-  if (difference.mean - half + claim.margin > 0) judged.verdict = "appears";
-  if (difference.mean + half + claim.margin <= 0) judged.verdict = "**does not appear**";
-  const bool is_share = scale_of(claim.metric) > 1;
-  judged.figures =
-      fmt::format("{}: {}, {} {}", claim.metric.name, words_of(panel, claim, places.front()),
-                  with_interval(difference, 100), is_share ? "points" : "%");
-  return judged;
-}
-
-namespace {
 
 Json json_of(const Curve& curve) {
   Json points = Json::array();
