@@ -122,6 +122,14 @@ TEST_F(Simulate, AFigureIsJsonAndSvgAndAReport) {
   const std::string report = read_all(folder_ / "figures" / "report.md");
   EXPECT_NE(report.find("## 21: B_xfer"), std::string::npos);
   EXPECT_NE(report.find("(figure-21.svg)"), std::string::npos);
+  // Each input with its source.
+  for (const char* input :
+       {"GPU GH200: 144 GB (SuperInfer section 5.1", "host memory: 400 GB a GPU for KV caches",
+        "207.6 both ways (profiles/h200x4.json",
+        "model Qwen2.5-32B: config.json of Qwen/Qwen2.5-32B",
+        "lengths chat-like: log-normal; means 161 and 338", "link pcie5: 54.9 GB/s to the GPU",
+        "alpha 3, beta_B 0, beta_F 0.5, B_xfer 2400 blocks"})
+    EXPECT_NE(report.find(input), std::string::npos) << input << " is not in " << report;
 }
 
 TEST_F(Simulate, SaysThePapersLargestGainBesideOurs) {

@@ -152,6 +152,50 @@ std::string svg_of(const Figure& figure, const Laboratory& laboratory) {
   return draw(fmt::format("{} ({}): {}", figure.name, kind_of(figure), figure.title), rows);
 }
 
+namespace {
+
+std::string hardware_text() {
+  const EngineConfig engine{};
+  std::string text;
+  for (const char* name : {"H200", "GH200"}) {
+    const serving::Gpu gpu = serving::find_gpu(name).value();
+    text += fmt::format(
+        "- GPU {}: {:g} GB ({}), of which {:g}, less {:g} GB, are for weights and KV "
+        "caches (assumed)\n",
+        name, gpu.hbm_bytes * 1e-9, gpu.source, engine.hbm_share, engine.activation_bytes * 1e-9);
+  }
+  const serving::HostMemory host = serving::pcie_host();
+  text += fmt::format(
+      "- host memory: {:g} GB a GPU for KV caches (SuperInfer section 5.2); beside "
+      "H200s {:g} GB/s to the GPUs, {:g} from them, {:g} both ways ({})\n",
+      engine.host_bytes * 1e-9, host.load_gbps, host.save_gbps, host.both_gbps, host.source);
+  for (const char* name : {"pcie4", "pcie5", "braid2", "braid4", "c2c", "c2c-naive"}) {
+    const serving::Link link = serving::find_link(name).value();
+    text += fmt::format("- link {}: {:g} GB/s to the GPU, {:g} from it, {:g} both ways; {}\n", name,
+                        link.load_gbps, link.save_gbps, link.both_gbps, link.source);
+  }
+  return text;
+}
+
+std::string inputs_text(const Setting& setting) {
+  std::string text;
+  for (const char* name : {"Llama-3-8B", "Qwen2.5-32B", "Mixtral-8x7B"})
+    text += fmt::format("- model {}: {}\n", name, serving::find_model(name).value().source);
+  if (setting.lengths)
+    text += fmt::format("- lengths {}: {}\n", setting.lengths->name(), setting.lengths->source());
+  for (const Lengths& lengths : {serving::chat_like(), serving::long_chat_like()})
+    if (!setting.lengths)
+      text += fmt::format("- lengths {}: {}\n", lengths.name(), lengths.source());
+  const PolicyParameters policy;
+  return text + fmt::format(
+                    "- RotaSched, unless a figure changes it: alpha {:g}, beta_B {:g}, beta_F "
+                    "{:g}, B_xfer {} blocks (SuperInfer section 5.2)\n",
+                    policy.lag.alpha, policy.lag.beta_tbt, policy.lag.beta_ttft,
+                    policy.transfer_blocks);
+}
+
+}  // namespace
+
 std::string report_head(const Setting& setting, int seeds) {
   std::string text = fmt::format(
       "# Serving, simulated\n\n"
@@ -169,19 +213,14 @@ std::string report_head(const Setting& setting, int seeds) {
       "- {} seeds, paired: every policy serves the same requests; ± is a 95 % interval by "
       "Student's t over seeds\n"
       "- {:g} s of arrivals, the first tenth of which is not counted; 60 s later the run ends, and "
-      "what is not finished has missed\n"
+      "what is not finished has missed what it waits for\n"
       "- {} tokens a step for every policy, and at most {} requests that run; TTFT within {:g} s, "
       "TBT "
       "within {:g} ms\n",
       seeds, setting.seconds, setting.token_budget, setting.max_running,
       static_cast<double>(setting.slo.ttft_us) * 1e-6,
       static_cast<double>(setting.slo.tbt_us) * 1e-3);
-  for (const char* name : {"pcie4", "pcie5", "braid2", "braid4", "c2c", "c2c-naive"}) {
-    const serving::Link link = serving::find_link(name).value();
-    text += fmt::format("- link {}: {:g} GB/s to the GPU, {:g} from it, {:g} both ways; {}\n", name,
-                        link.load_gbps, link.save_gbps, link.both_gbps, link.source);
-  }
-  return text;
+  return text + hardware_text() + inputs_text(setting);
 }
 
 namespace {
