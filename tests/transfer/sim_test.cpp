@@ -187,6 +187,15 @@ TEST(Figures, EqualSeedsGiveEqualReportsAndOthersDoNot) {
   EXPECT_NE(mooncake(1), mooncake(2));
 }
 
+// What processes get together is what the NICs carry, and no more.
+TEST(Figures, SharesAreOfTheCapacity) {
+  for (const Verdict& verdict : share(clusters(), 1).verdicts) {
+    EXPECT_TRUE(verdict.is_met()) << to_text(verdict);
+    const bool is_sum = verdict.what.find("sum, of all NICs") != std::string::npos;
+    EXPECT_TRUE(!is_sum || verdict.figure < 1.0005) << to_text(verdict);
+  }
+}
+
 TEST(Figures, SayWhereBraidLoses) {
   const Figure figure = tebench(clusters(), 1);
   const auto tells = [](const std::string& note) {

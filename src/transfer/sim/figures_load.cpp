@@ -212,7 +212,8 @@ Shared run_shared(const Cluster& cluster, Method method, bool has_table, int pro
   constexpr uint64_t kHalf = 40 * kMs, kEnd = 80 * kMs;
   Trial trial(cluster, method, seed);
   while (static_cast<int>(trial.processes().size()) < processes) trial.add_process();
-  std::vector<size_t> first = {0};
+  // Delivered bytes, not parts of batches: where others end, those under way become faster.
+  std::vector<Timeline> rates(static_cast<size_t>(processes), Timeline(kMs));
   for (int i = 0; i < processes; ++i) {
     Loop loop;
     loop.threads = i == 0 ? threads_first : threads_each;
@@ -220,20 +221,19 @@ Shared run_shared(const Cluster& cluster, Method method, bool has_table, int pro
     loop.begin_ns = static_cast<uint64_t>(i) * 1300;
     loop.end_ns = i + 1 == processes ? kEnd : kHalf;
     trial.add(loop, static_cast<size_t>(i));
-    first.push_back(first.back() + static_cast<size_t>(loop.threads));
+    Timeline& rate = rates[static_cast<size_t>(i)];
+    trial.process(static_cast<size_t>(i)).on_delivered = [&rate](uint64_t bytes, uint64_t now_ns) {
+      rate.add(bytes, now_ns);
+    };
   }
-  Timeline last(kMs);
-  Process& last_process = trial.process(static_cast<size_t>(processes - 1));
-  last_process.on_delivered = [&last](uint64_t bytes, uint64_t now_ns) { last.add(bytes, now_ns); };
   ShareTable table(trial.network(), trial.processes());
   if (has_table) table.run_until(kEnd);
   trial.network().run_until_ns(kEnd + 20 * kMs);
   Shared shared;
-  for (size_t i = 0; i + 1 < first.size(); ++i)
-    shared.gbps.push_back(
-        trial.threads().between(kHalf / 4, kHalf, first[i], first[i + 1] - first[i]).gbps);
+  for (const Timeline& rate : rates) shared.gbps.push_back(rate.gbps(kHalf / 4, kHalf));
   // Relative to its rate in the end, when it is alone; before that, others finish what they had
   // begun.
+  const Timeline& last = rates.back();
   const double alone = last.gbps(kEnd - 20 * kMs, kEnd);
   for (uint64_t at_ns = kHalf; at_ns < kEnd - 5 * kMs; at_ns += kMs) {
     shared.alone_ms = static_cast<double>(at_ns - kHalf) / kMs;

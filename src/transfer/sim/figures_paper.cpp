@@ -142,7 +142,7 @@ struct Standing {
     if (!where_oracle.empty())
       figure.verdicts.push_back(
           {"A10", "of the oracle, at " + where_oracle, least_of_oracle, 0.93, true, ""});
-    if (least_of_best < 1)
+    if (least_of_best < 0.9995)
       figure.notes.push_back(
           fmt::format("braid loses to the best other method by up to {:.1f} %, "
                       "at {}.",
