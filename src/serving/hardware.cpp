@@ -40,11 +40,14 @@ std::string names_of(const std::vector<Named>& all) {
   return names;
 }
 
+// What a given link may carry. A copy over a slower one would end beyond virtual time.
+constexpr double kLeastGbps = 0.001, kMostGbps = 1e6;
+
 // "LOAD,SAVE,BOTH"
 bool parse_rates(std::string_view text, std::array<double, 3>& rates) {
   for (double& rate : rates) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
-    if (error != std::errc() || !(rate > 0) || rate > 1e6) return false;
+    if (error != std::errc() || !(rate >= kLeastGbps && rate <= kMostGbps)) return false;
     text.remove_prefix(static_cast<size_t>(end - text.data()));
     const bool is_last = &rate == &rates.back();
     if (is_last ? !text.empty() : !text.starts_with(',')) return false;
@@ -73,7 +76,8 @@ Result<Link> find_link(std::string_view text) {
     return Link{std::string(text), rates[0], rates[1], rates[2], false, true, 20, "given"};
   return Status::error(
       "there is no link '" + std::string(text) + "'",
-      "Choose one of " + link_names() + ", or give LOAD,SAVE,BOTH in GB/s, as 55,55,100");
+      "Choose one of " + link_names() +
+          ", or give LOAD,SAVE,BOTH in GB/s, as 55,55,100: each from 0.001 to 1000000");
 }
 
 HostMemory pcie_host() {

@@ -255,6 +255,9 @@ TEST_F(Simulate, BadInputIsRefusedWithARemedy) {
   const std::string long_one = write("long.csv", "prompt_tokens,output_tokens\n900000,5\n");
   expect_refused("--lengths '" + long_one + "' --rate 1", "long.csv:2: request 0 of 900000 + 5",
                  "more memory");
+  for (const char* link : {"1e-9,1,1", "1,1,1e-300", "1,2e6,1", "nan,1,1", "1,1", "1,1,1,1"})
+    expect_refused(std::string("--rate 1 --link ") + link, "no link '" + std::string(link) + "'",
+                   "each from 0.001 to 1000000");
   expect_refused("--rate 1e6 --seconds 1e6", "requests are too many for one run", "--seconds");
   // No GPUs: `all` is refused before anything is simulated.
   for (const char* figure : {"weights", "tiers", "all"})
