@@ -2,6 +2,7 @@
 // that thread exits, its reads and writes end with EFAULT or ECANCELED, though nothing is wrong
 // with them. Threads do the rest of such jobs: whoever drives the ring next may exit as well.
 #include <liburing.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ namespace {
 constexpr unsigned kEntries = 256;
 constexpr size_t kOfFolderMax = 64;  // jobs of one folder at a time
 constexpr size_t kBytesAtOnce = 1 << 30;
+constexpr int kLookMs = 1;  // at the end, for what the kernel still does
 
 class Ring final : public FileJobs {
  public:
@@ -40,8 +42,10 @@ class Ring final : public FileJobs {
   ~Ring() override {
     while (is_open_ && under_way_ > 0) {
       io_uring_cqe* entry = nullptr;
-      (void)io_uring_submit_and_wait(&ring_, 1);  // the kernel may have refused to take some before
-      if (io_uring_peek_cqe(&ring_, &entry) != 0) continue;
+      if (io_uring_peek_cqe(&ring_, &entry) != 0) {
+        (void)poll(nullptr, 0, kLookMs);  // io_uring's own wait may be refused
+        continue;
+      }
       io_uring_cqe_seen(&ring_, entry);
       --under_way_;
     }
@@ -49,6 +53,7 @@ class Ring final : public FileJobs {
   }
 
   void start(FileJob job) override {
+    if (is_refused_) return threads().start(std::move(job));
     const uint64_t folder = job.file->folder;
     waiting_.push(folder, jobs_.add({std::move(job), 0, false}));
     post();
@@ -96,7 +101,8 @@ class Ring final : public FileJobs {
   Ring() = default;
 
   void post() {
-    while ((!going_on_.empty() || waiting_.has_next()) && under_way_ < kEntries) {
+    if (is_refused_) return;
+    while ((!going_on_.empty() || waiting_.has_next()) && under_way_ + posted_.size() < kEntries) {
       io_uring_sqe* entry = io_uring_get_sqe(&ring_);
       if (entry == nullptr) break;
       const uint64_t id = next();
@@ -115,9 +121,25 @@ class Ring final : public FileJobs {
       // asks of it. Workers of the kernel's wait there instead.
       if (!job.what.file->is_local) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
       io_uring_sqe_set_data64(entry, id);
-      ++under_way_;
+      posted_.push_back(id);
     }
-    io_uring_submit(&ring_);
+    submit();
+  }
+
+  void submit() {
+    const int taken = posted_.empty() ? 0 : io_uring_submit(&ring_);
+    if (taken < 0) return refused();
+    under_way_ += static_cast<unsigned>(taken);
+    posted_.erase(posted_.begin(), posted_.begin() + taken);
+  }
+
+  /// The kernel takes no more: a filter of system calls was set after the ring was made, or memory
+  /// is short. Threads do what it has not taken, and all later jobs.
+  void refused() {
+    is_refused_ = true;
+    for (const uint64_t id : std::exchange(posted_, {})) hand_over(id);
+    for (const uint64_t id : std::exchange(going_on_, {})) hand_over(id);
+    while (waiting_.has_next()) hand_over(waiting_.pop());
   }
 
   uint64_t next() {
@@ -127,17 +149,22 @@ class Ring final : public FileJobs {
     return id;
   }
 
+  void go_on(uint64_t id) {
+    if (is_refused_) return hand_over(id);
+    going_on_.push_back(id);
+  }
+
   void moved(uint64_t id, int result) {
     Job& job = *jobs_.find(id);
     const bool is_refused = result == -EINVAL && !job.is_cached_only;
     if (is_refused || result == -EAGAIN || result == -EINTR) {
       job.is_cached_only = job.is_cached_only || is_refused;
-      return going_on_.push_back(id);
+      return go_on(id);
     }
     if (result == -EFAULT || result == -ECANCELED) return hand_over(id);
     if (result > 0) job.moved_bytes += static_cast<uint64_t>(result);
     const bool is_whole = job.moved_bytes == job.what.memory.size();
-    if (result > 0 && !is_whole) return going_on_.push_back(id);
+    if (result > 0 && !is_whole) return go_on(id);
     const std::function<void(Cause)> ended = take(id).ended;
     ended(result < 0 ? cause_of_storage(-result) : is_whole ? Cause::kNone : Cause::kOutside);
   }
@@ -146,10 +173,14 @@ class Ring final : public FileJobs {
   void hand_over(uint64_t id) {
     const uint64_t moved_bytes = jobs_.find(id)->moved_bytes;
     FileJob rest = take(id);
-    if (threads_ == nullptr) threads_ = open_threads(told_.get());
     rest.memory = rest.memory.subspan(moved_bytes);
     rest.position += moved_bytes;
-    threads_->start(std::move(rest));
+    threads().start(std::move(rest));
+  }
+
+  FileJobs& threads() {
+    if (threads_ == nullptr) threads_ = open_threads(told_.get());
+    return *threads_;
   }
 
   FileJob take(uint64_t id) {
@@ -165,7 +196,9 @@ class Ring final : public FileJobs {
   fabric::SlotMap<Job> jobs_;
   FolderQueue<uint64_t> waiting_{kOfFolderMax};
   std::deque<uint64_t> going_on_;      // jobs that have begun and are to be posted again
+  std::deque<uint64_t> posted_;        // jobs that the kernel has not taken yet
   unsigned under_way_ = 0;             // in the kernel
+  bool is_refused_ = false;            // it takes no more
   std::unique_ptr<FileJobs> threads_;  // made with the first job that is handed over
 };
 

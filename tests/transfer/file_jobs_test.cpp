@@ -6,14 +6,17 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "fabric/call_filter.h"
 #include "transfer/hung_folder.h"
 #include "transfer/pattern.h"
 
@@ -205,6 +208,45 @@ TEST_P(FileJobsTest, MemoryThatIsNotThereIsAnError) {
   wait();
   EXPECT_EQ(cause, Cause::kFileError);
   EXPECT_EQ(next, Cause::kNone);
+}
+
+/// As where a program limits its system calls once its engine is open. One read has begun before.
+TEST_P(FileJobsTest, AKernelThatRefusesIoUringLaterLosesNoJob) {
+  constexpr size_t kJobs = 300, kJobBytes = 5000;
+  using namespace braid::fabric::test;
+  if (!GetParam()) GTEST_SKIP() << "threads need no io_uring";
+  int pipe_ends[2] = {-1, -1};
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const Descriptor to(pipe_ends[1]);
+  const auto empty = std::make_shared<OpenFile>();
+  empty->cached = Descriptor(pipe_ends[0]);
+  empty->is_local = true;
+  std::vector<std::byte> bytes(kJobs * kJobBytes), first(100), late(100);
+  test::fill(bytes, 8);
+  test::fill(late, 9);
+  Cause begun = Cause::kPathFailed;
+  jobs_->start({false, empty, first, 0, [&](Cause cause) {
+                  begun = cause;
+                  ++ended_;
+                }});
+  if (!filter_calls({load_number(), skip_unless(SYS_io_uring_enter, 1), fabric::test::refuse(EPERM),
+                     allow()}))
+    GTEST_SKIP() << "calls cannot be filtered here";
+  for (const bool is_write : {true, false}) {
+    std::vector<Cause> causes(kJobs, Cause::kPathFailed);
+    for (size_t i = 0; i < kJobs; ++i)
+      start(is_write, MutableBytes(bytes).subspan(i * kJobBytes, kJobBytes), i * kJobBytes,
+            causes[i]);
+    wait_for(ended_, started_);
+    EXPECT_EQ(causes, std::vector(kJobs, Cause::kNone));
+    EXPECT_EQ(test::wrong_at(bytes, 8), std::nullopt);
+    if (is_write) std::fill(bytes.begin(), bytes.end(), std::byte{});
+  }
+  EXPECT_EQ(jobs_->under_way(), 1u);
+  ASSERT_EQ(write(to.get(), late.data(), late.size()), 100);
+  wait_for(ended_, started_ + 1);
+  EXPECT_EQ(begun, Cause::kNone);
+  EXPECT_EQ(first, late);
 }
 
 /// As many as there are threads or entries of the ring, of a folder that does not answer.
