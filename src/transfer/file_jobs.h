@@ -37,6 +37,9 @@ class FileJobs {
   void wait_for_all();
 };
 
+/// The limit of positions in files.
+inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 62;
+
 /// Whether this process may write a file up to there (`ulimit -f`). Who starts a job that writes
 /// asks first: the kernel ends a process that tries, by SIGXFSZ.
 inline bool is_within_file_limit(uint64_t end_bytes) {

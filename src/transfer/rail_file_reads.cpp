@@ -25,7 +25,7 @@ Cause Rail::serve_file(uint64_t id, Link& link, const ReadRequest& read) {
     return wrong;
   const auto lent = link.lent.find(read.lent);
   if (lent == link.lent.end() || read.size_bytes == 0) return Cause::kLocalMemory;
-  if (read.address >= uint64_t{1} << 62) return Cause::kOutside;
+  if (read.address >= kFileBytesMax) return Cause::kOutside;
   if (link.serving >= kServingMax || read.size_bytes > kPartsMax * kStagedBytes)
     return Cause::kTooMuch;
   const uint64_t folder = owned_.exports.folder_of(read.file);

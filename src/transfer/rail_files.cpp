@@ -184,7 +184,7 @@ void Rail::write_file(uint64_t id, Link& link, const FileWrite& write) {
   const bool is_within = link.stage != nullptr &&
                          write.offset_bytes <= link.stage->bytes().size() &&
                          write.size_bytes <= link.stage->bytes().size() - write.offset_bytes &&
-                         write.size_bytes > 0 && write.position < uint64_t{1} << 62;
+                         write.size_bytes > 0 && write.position < kFileBytesMax;
   if (!is_within) return send(id, FileWritten{write.id, known_in(link.version, Cause::kOutside)});
   if (!link.to_write.insert(write.id).second) return;
   owned_.exports.use(link.who, write.file, kMayWrite,

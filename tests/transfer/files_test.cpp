@@ -248,6 +248,12 @@ TEST_F(TransferOwnFiles, AreReadAndWrittenWithoutANetwork) {
   EXPECT_EQ(run(Transfer::Operation::kRead, bytes + kBytes, kBytes - 5), TransferCause::kDone);
   EXPECT_EQ(wrong_at({bytes + kBytes, kBytes - 5}, 4), std::nullopt);
   EXPECT_EQ(run(Transfer::Operation::kRead, bytes + kBytes, kBytes), TransferCause::kOutside);
+  for (const uint64_t beyond : {uint64_t{kBytes}, uint64_t{1} << 62, uint64_t{1} << 63}) {
+    const auto batch =
+        transfer.submit({{file, Transfer::Operation::kRead, bytes, beyond, 10}}).value();
+    EXPECT_TRUE(transfer.wait(batch, 20s).value());
+    EXPECT_EQ(transfer.outcomes(batch).value().front().cause, TransferCause::kOutside) << beyond;
+  }
 }
 
 /// The folder that peers may write is a file system of 64 KiB, in a mount namespace of this test's.

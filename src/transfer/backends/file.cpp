@@ -17,6 +17,7 @@ void FileBackend::post(uint32_t, const Piece& piece) {
 void FileBackend::start(const Piece& piece, Cause cause, const OpenFilePointer& file) {
   if (opening_.erase(piece.id) == 0) return;  // it was given up
   const bool is_write = piece.operation == Operation::kWrite;
+  if (cause == Cause::kNone && piece.address >= kFileBytesMax) cause = Cause::kOutside;
   if (cause == Cause::kNone && is_write &&
       !is_within_file_limit(piece.address + piece.local.size()))
     cause = Cause::kFileError;
