@@ -15,6 +15,7 @@ struct Endpoint {
   bool is_file = false;
   bool is_known = true;    ///< false: its owner may have registered it since the segment was opened
   bool is_mapped = false;  ///< memory of a peer that is mapped here
+  uint64_t folder = 0;     ///< of a file of this process: the number of its folder in Exports
   auto operator<=>(const Endpoint&) const = default;
 };
 

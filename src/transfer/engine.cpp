@@ -142,7 +142,7 @@ Result<uint64_t> Engine::open_segment(const Description& owner, MappedMemory map
   std::map<uint64_t, uint64_t> ends;
   for (const RangeDescription& range : owner.ranges)
     ends[range.address] = range.address + range.size_bytes;
-  return segments_.add({peer, owner.places, owner.ranges, std::move(ends), 0, 0});
+  return segments_.add({peer, owner.places, owner.ranges, std::move(ends), 0, 0, 0});
 }
 
 uint64_t Engine::add_self() {
@@ -151,14 +151,15 @@ uint64_t Engine::add_self() {
   self.is_self = true;
   const uint64_t number = peers_.add(std::move(self));
   peer_of_[options_.incarnation] = number;
-  add_own_path(number, HopKind::kMemory, memory_, "memory of this process");
-  add_own_path(number, HopKind::kFile, file_, "files of this host");
-  if (gpu_) add_own_path(number, HopKind::kCopy, *gpu_, "GPU copies of this process");
+  auto& own = peers_.find(number)->own;
+  own[HopKind::kMemory] = add_own_path(number, HopKind::kMemory, memory_, "memory of this process");
+  if (gpu_)
+    own[HopKind::kCopy] = add_own_path(number, HopKind::kCopy, *gpu_, "GPU copies of this process");
   return number;
 }
 
 uint32_t Engine::add_own_path(uint64_t number, HopKind carrier, Backend& backend,
-                              const char* text) {
+                              std::string text) {
   const HopCost cost = assumed_cost(carrier);
   const uint32_t rail = scheduler_.add_rail({cost.gbps});
   PathSpec spec{number, rail, kNoRail, cost.gbps, cost.latency_us};
@@ -166,23 +167,20 @@ uint32_t Engine::add_own_path(uint64_t number, HopKind carrier, Backend& backend
   if (carrier == HopKind::kMemory || carrier == HopKind::kMapped)
     spec.slice_bytes_max = kOwnSliceBytesMax;
   const uint32_t path = scheduler_.add_path(spec);
-  paths_[path] = {&backend, number, text, carrier};
+  paths_[path] = {&backend, number, std::move(text), carrier};
   paths_[path].backend_way = path;
   Peer& peer = *peers_.find(number);
   peer.own_rails.push_back(rail);
   peer.paths.push_back(path);
-  return peer.own[carrier] = path;
+  return path;
 }
 
 void Engine::add_mapped(uint64_t number, MappedMemory mapped) {
   statistics_.mappings_refused += mapped.refused;
   if (mapped.ranges.empty()) return;
-  const auto& own = peers_.find(number)->own;
-  const auto known = own.find(HopKind::kMapped);
-  const uint32_t path = known != own.end()
-                            ? known->second
-                            : add_own_path(number, HopKind::kMapped, mapped_, "mapped memory");
-  mapped_.add(path, std::move(mapped));
+  const auto [known, is_new] = peers_.find(number)->own.try_emplace(HopKind::kMapped);
+  if (is_new) known->second = add_own_path(number, HopKind::kMapped, mapped_, "mapped memory");
+  mapped_.add(known->second, std::move(mapped));
 }
 
 Result<uint64_t> Engine::add_peer(const Description& owner) {

@@ -218,6 +218,7 @@ class Engine {
     std::map<Ends, uint32_t> ways;              // that were found
     std::optional<std::pair<Ends, uint32_t>> last_ways;  // the latest; most requests are alike
     std::map<HopKind, uint32_t> own;  // paths without a rail: what is mapped, or this process
+    std::map<uint64_t, uint32_t> own_folders;  // those of files: a folder may not answer
     std::vector<uint32_t> paths;
     size_t segments = 0;
     size_t requests = 0;       // that have not ended
@@ -232,6 +233,7 @@ class Engine {
     std::map<uint64_t, uint64_t> ends;  // of the ranges, by their addresses
     uint64_t file = 0;                  // 0: memory
     uint64_t file_bytes = 0;
+    uint64_t folder = 0;  // of an own file: its number in Exports
   };
   struct Batch {
     std::vector<RequestStatus> requests;
@@ -257,7 +259,7 @@ class Engine {
   Result<uint64_t> add_buffer(Buffer buffer);
   uint64_t add_stage(MutableBytes memory);
   uint64_t add_self();
-  uint32_t add_own_path(uint64_t peer, HopKind carrier, Backend& backend, const char* text);
+  uint32_t add_own_path(uint64_t peer, HopKind carrier, Backend& backend, std::string text);
   void add_mapped(uint64_t peer, MappedMemory mapped);
   Result<uint64_t> add_peer(const Description& owner);
   void leave_scheduler(uint64_t number, const Peer& peer);
@@ -275,6 +277,7 @@ class Engine {
   double gbps_of(const Peer& peer, const std::string& provider) const;
   bool may_pair(const Peer& peer, size_t ours, size_t theirs) const;
   std::optional<uint32_t> path_between(uint64_t peer, size_t ours, size_t theirs);
+  uint32_t path_of_folder(uint64_t peer, uint64_t folder);
   uint32_t path_through_host(uint64_t peer, uint32_t below);
   size_t rails_alike_before(size_t rail) const;
   std::string rail_name(size_t rail) const;

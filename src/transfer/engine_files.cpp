@@ -64,8 +64,10 @@ Result<uint64_t> Engine::add_file(uint64_t segment, const FileOpened& opened) {
   const Segment* found = segments_.find(segment);
   if (found == nullptr) return no_such_segment();
   if (opened.cause != Cause::kNone) return failure(opened.cause);
-  ++peers_.find(found->peer)->segments;
-  return segments_.add({found->peer, {}, {}, {}, opened.file, opened.size_bytes});
+  Peer& peer = *peers_.find(found->peer);
+  ++peer.segments;
+  const uint64_t folder = peer.is_self ? owned_->exports.folder_of(opened.file) : 0;
+  return segments_.add({found->peer, {}, {}, {}, opened.file, opened.size_bytes, folder});
 }
 
 Result<uint64_t> Engine::file_bytes(uint64_t segment) const {

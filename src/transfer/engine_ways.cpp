@@ -48,6 +48,7 @@ LegExplanation explain_leg(const Ends& ends, const std::vector<Hop>& chain,
 Endpoint Engine::endpoint_of(const Segment& segment, uint64_t address, uint64_t size_bytes) const {
   Endpoint end;
   end.is_file = segment.file != 0;
+  end.folder = segment.folder;
   if (end.is_file) return end;
   if (peers_.find(segment.peer)->is_self) {
     const Buffer* buffer = owned_->buffers.containing(address, size_bytes);
@@ -98,7 +99,9 @@ Cause Engine::find_ways(uint64_t number, const Ends& ends, std::vector<Way>& way
       if (why != Cause::kNone) wrong = why;
       continue;
     }
-    const uint32_t path = peer.own.at(transport.carrier);
+    const uint32_t path = transport.carrier == HopKind::kFile
+                              ? path_of_folder(number, ends.there.folder)
+                              : peer.own.at(transport.carrier);
     ways.push_back(
         {transport.is_through_host ? path_through_host(number, path) : path, 0, transport.rank});
   }
@@ -201,6 +204,15 @@ std::optional<uint32_t> Engine::path_between(uint64_t number, size_t ours, size_
   return path;
 }
 
+/// Files of a folder whose file system does not answer, or slowly, hold up no others.
+uint32_t Engine::path_of_folder(uint64_t number, uint64_t folder) {
+  const auto [known, is_new] = peers_.find(number)->own_folders.try_emplace(folder);
+  if (is_new)
+    known->second = add_own_path(number, HopKind::kFile, file_,
+                                 "folder " + owned_->exports.name_of(folder) + " of this process");
+  return known->second;
+}
+
 uint32_t Engine::path_through_host(uint64_t number, uint32_t below) {
   Peer& peer = *peers_.find(number);
   const auto known = peer.through_host.find(below);
@@ -234,6 +246,7 @@ std::vector<WayExplanation> Engine::explain(uint64_t segment, uint64_t size_byte
   if (found == nullptr) return {};
   Ends ends;
   ends.there.is_file = found->file != 0;
+  ends.there.folder = found->folder;
   const auto& own = peers_.find(found->peer)->own;
   const auto mapped = own.find(HopKind::kMapped);
   ends.there.is_mapped =

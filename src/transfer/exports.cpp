@@ -263,6 +263,12 @@ uint64_t Exports::folder_of(uint64_t number) const {
   return known == files_.end() ? 0 : known->second.folder;
 }
 
+std::string Exports::name_of(uint64_t number) const {
+  const auto folder = std::find_if(folders_.begin(), folders_.end(),
+                                   [&](const auto& each) { return each.second.number == number; });
+  return folder == folders_.end() ? "" : folder->first;
+}
+
 void Exports::reopen(const Incarnation& peer, uint64_t number, Usable then) {
   const auto known = files_.find(number);
   if (known == files_.end()) return then(Cause::kNoFile, nullptr);

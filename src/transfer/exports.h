@@ -71,6 +71,8 @@ class Exports {
   Cause find(uint64_t file, Rights right, OpenFilePointer& opened);
   /// The number of the folder that a file lies in. 0: nobody knows the file.
   uint64_t folder_of(uint64_t file) const;
+  /// The folder's name; empty: there is none of this number.
+  std::string name_of(uint64_t folder) const;
   void reopen(const Incarnation& peer, uint64_t file, Usable then);
   /// Both.
   void use(const Incarnation& peer, uint64_t file, Rights right, Usable then);

@@ -20,12 +20,16 @@ struct FileJob {
   MutableBytes memory;   ///< must stay until the end, too
   uint64_t position = 0;
   std::function<void(Cause cause)> ended;  ///< kOutside: the file ends earlier
+  uint64_t tag = 0;                        ///< for take_back; 0: none
 };
 
 class FileJobs {
  public:
   virtual ~FileJobs() = default;
   virtual void start(FileJob job) = 0;
+  /// Drops the job with this tag, if it has not begun: other jobs of its folder are before it. Then
+  /// its `ended` is not called. False: it has begun, or there is none.
+  virtual bool take_back(uint64_t tag) = 0;
   /// Calls `ended` of jobs that have ended. True: a job has ended.
   virtual bool step() = 0;
   /// Readable once a job has ended.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "fabric/slot_map.h"
@@ -57,6 +58,14 @@ class Ring final : public FileJobs {
     const uint64_t folder = job.file->folder;
     waiting_.push(folder, jobs_.add({std::move(job), 0, false}));
     post();
+  }
+
+  bool take_back(uint64_t tag) override {
+    const auto is_it = [&](uint64_t id) { return jobs_.find(id)->what.tag == tag; };
+    const std::optional<uint64_t> id = waiting_.take_waiting(is_it);
+    if (!id) return threads_ != nullptr && threads_->take_back(tag);
+    jobs_.erase(*id);
+    return true;
   }
 
   /// Reads the descriptor, which both tell, before it looks at either.

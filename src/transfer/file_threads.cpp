@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -67,6 +68,16 @@ class Threads final : public FileJobs {
     const bool needs_thread = threads_.size() < std::min(under_way_, kThreadsMax);
     if (needs_thread && !add_thread() && threads_.empty()) return give_up();
     changed_.notify_one();
+  }
+
+  bool take_back(uint64_t tag) override {
+    std::optional<FileJob> taken;
+    {
+      const std::lock_guard lock(mutex_);
+      taken = waiting_.take_waiting([&](const FileJob& job) { return job.tag == tag; });
+    }
+    if (taken) --under_way_;
+    return taken.has_value();
   }
 
   bool arm() override {

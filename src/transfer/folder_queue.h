@@ -3,10 +3,12 @@
 // is of one folder keeps its order. Not synchronised.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,22 @@ class FolderQueue {
       folders_.erase(folder);
     else
       put_in_turn(number);
+  }
+  /// Takes one of which `is_it`, if it has not begun.
+  template <typename Is>
+  std::optional<Work> take_waiting(const Is& is_it) {
+    for (auto& [number, folder] : folders_) {
+      const auto found = std::find_if(folder.waiting.begin(), folder.waiting.end(), is_it);
+      if (found == folder.waiting.end()) continue;
+      std::optional<Work> work(std::move(*found));
+      folder.waiting.erase(found);
+      if (!folder.waiting.empty()) return work;
+      if (folder.is_in_turn) std::erase(turns_, number);
+      folder.is_in_turn = false;
+      if (folder.under_way == 0) folders_.erase(number);
+      return work;
+    }
+    return std::nullopt;
   }
   /// Takes all that has not begun.
   std::vector<Work> take_waiting() {

@@ -2,6 +2,7 @@
 // the kernel lets every other `open` wait. And those that do not answer reads (hung_folder.h).
 #include <dirent.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -225,6 +226,51 @@ TEST_F(TransferBlockedFiles, OfItsOwnHoldUpNoEngineNorItsEnd) {
   const int left = threads();
   lease.end();
   EXPECT_TRUE(eventually([&] { return threads() < left; })) << "what was left behind does not end";
+}
+
+/// What the kernel has begun to read for the process itself goes to the process's own memory, and
+/// keeps its place until the file system answers. Everything else goes on, or meets its deadline.
+TEST_F(TransferBlockedFiles, AnOwnFolderThatAnswersNoReadHoldsUpNoOtherOne) {
+  constexpr size_t kReads = 200, kBegunMax = 64;
+  HungFolder hung(root / "hung");
+  if (!hung.is_mounted()) GTEST_SKIP() << "this process may not mount FUSE";
+  auto transfer = Transfer::open({}).value();
+  ASSERT_TRUE(transfer.export_folder("hung", (root / "hung").string(), {true, false}).ok());
+  ASSERT_TRUE(transfer.export_folder("store", root.string(), {true, false}).ok());
+  const auto own = transfer.open_segment(transfer.name().value(), 10s).value();
+  const auto stuck = transfer.open_file(own, "hung/file", {true, false}, 10s).value();
+  const auto model = transfer.open_file(own, "store/model", {true, false}, 10s).value();
+  std::vector<std::byte> bytes(6 * kBytes);
+  ASSERT_TRUE(transfer.register_memory(bytes.data(), bytes.size(), {}).ok());
+  const auto read = [&](Transfer::Segment file, uint64_t position, size_t size, size_t at,
+                        std::chrono::microseconds limit) {
+    return Transfer::Request{file,
+                             Transfer::Operation::kRead,
+                             bytes.data() + at,
+                             position,
+                             size,
+                             Transfer::Urgency::kBulk,
+                             limit};
+  };
+  std::vector<Transfer::Request> small;
+  for (size_t i = 0; i < kReads; ++i) small.push_back(read(stuck, i * 4096, 4096, i * 4096, 50ms));
+  const auto late = transfer.submit(small).value();
+  const auto ended = [&] {
+    const auto all = transfer.outcomes(late).value();
+    return std::count_if(all.begin(), all.end(),
+                         [](const auto& one) { return one.cause == Cause::kDeadline; });
+  };
+  EXPECT_TRUE(eventually([&] { return ended() >= static_cast<long>(kReads - kBegunMax); }));
+  const auto large = transfer.submit({read(stuck, 0, 2 * kBytes, kBytes, {})}).value();
+  const auto other = transfer.submit({read(model, 0, kBytes, 5 * kBytes, {})}).value();
+  EXPECT_TRUE(transfer.wait(other, 20s).value()) << "it has waited for the other folder";
+  EXPECT_EQ(wrong_at({bytes.data() + 5 * kBytes, kBytes}, 2), std::nullopt);
+  EXPECT_FALSE(transfer.wait(large, 0ms).value());
+  hung.answer();
+  EXPECT_TRUE(transfer.wait(late, 20s).value());
+  EXPECT_EQ(ended(), static_cast<long>(kReads));
+  EXPECT_TRUE(transfer.wait(large, 20s).value());
+  EXPECT_EQ(wrong_at({bytes.data() + kBytes, 2 * kBytes}, HungFolder::kSeed), std::nullopt);
 }
 
 /// They wait for a file that is opened again.

@@ -283,6 +283,34 @@ TEST_P(FileJobsTest, AFolderThatDoesNotAnswerLeavesRoomForTheOthers) {
   EXPECT_EQ(test::wrong_at(bytes, test::HungFolder::kSeed), std::nullopt);
 }
 
+/// Of a folder that does not answer. Those that have begun stay.
+TEST_P(FileJobsTest, WhatHasNotBegunIsTakenBack) {
+  constexpr size_t kHung = 300, kBegunMax = 64;
+  test::HungFolder hung(path_ + "-hung");
+  if (!hung.is_mounted()) GTEST_SKIP() << "this process may not mount FUSE";
+  const auto stuck = std::make_shared<OpenFile>();
+  stuck->cached = Descriptor(open((path_ + "-hung/file").c_str(), O_RDONLY));
+  std::vector<std::byte> bytes(kHung * 4096);
+  size_t read = 0, taken = 0;
+  for (size_t i = 0; i < kHung; ++i)
+    jobs_->start({false, stuck, MutableBytes(bytes).subspan(i * 4096, 4096), i * 4096,
+                  [&](Cause) { ++read; }, i + 1});
+  for (size_t i = 0; i < kHung; ++i) taken += jobs_->take_back(kHung - i) ? 1 : 0;
+  EXPECT_GE(taken, kHung - kBegunMax);
+  EXPECT_EQ(jobs_->under_way(), kHung - taken);
+  EXPECT_FALSE(jobs_->take_back(kHung));
+  hung.answer();
+  wait_for(read, kHung - taken);
+  std::vector<std::byte> after(4096);
+  Cause again = Cause::kPathFailed;
+  stuck->folder = 0;
+  file_ = stuck;
+  start(false, after, 0, again);
+  wait();
+  EXPECT_EQ(again, Cause::kNone);
+  EXPECT_EQ(read, kHung - taken);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, FileJobsTest, testing::Bool(), [](const auto& is_ring) {
   return std::string(is_ring.param ? "Ring" : "Threads");
 });

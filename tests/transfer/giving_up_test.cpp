@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 class HeldJobs final : public FileJobs {
  public:
   void start(FileJob job) override { jobs_.start(std::move(job)); }
+  bool take_back(uint64_t) override { return false; }
   bool step() override { return !is_held && jobs_.step(); }
   int descriptor() const override { return -1; }
   bool arm() override { return is_held || jobs_.arm(); }

@@ -20,6 +20,7 @@ class HungJobs final : public FileJobs {
   void start(FileJob job) override {
     hung.contains(job.file->folder) ? held_.push_back(std::move(job)) : jobs_.start(std::move(job));
   }
+  bool take_back(uint64_t) override { return false; }
   bool step() override { return jobs_.step(); }
   int descriptor() const override { return -1; }
   bool arm() override { return jobs_.arm(); }

@@ -25,6 +25,7 @@ class JobsAtOnce final : public FileJobs {
   explicit JobsAtOnce(Cause refusal = Cause::kNone) : refusal_(refusal) {}
 
   void start(FileJob job) override { jobs_.push_back(std::move(job)); }
+  bool take_back(uint64_t) override { return false; }
   bool step() override {
     const std::vector<FileJob> jobs = std::exchange(jobs_, {});
     for (const FileJob& job : jobs) {

@@ -24,11 +24,11 @@ void FileBackend::start(const Piece& piece, Cause cause, const OpenFilePointer& 
   const uint64_t id = piece.id;
   if (cause != Cause::kNone) return ended(id, cause);
   jobs_.start(
-      {is_write, file, piece.local, piece.address, [this, id](Cause why) { ended(id, why); }});
+      {is_write, file, piece.local, piece.address, [this, id](Cause why) { ended(id, why); }, id});
 }
 
 void FileBackend::give_up(uint32_t, uint64_t piece) {
-  if (opening_.erase(piece) != 0) ended(piece, Cause::kCancelled);
+  if (opening_.erase(piece) != 0 || jobs_.take_back(piece)) ended(piece, Cause::kCancelled);
 }
 
 }  // namespace braid::transfer

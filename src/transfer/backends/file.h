@@ -15,7 +15,8 @@ class FileBackend final : public OwnBackend {
   FileBackend(Exports& exports, FileJobs& jobs) : exports_(exports), jobs_(jobs) {}
 
   void post(uint32_t way, const Piece& piece) override;
-  /// Ends a piece whose file is being opened.
+  /// Ends a piece whose file is being opened, or that waits for others of its folder. What has
+  /// begun ends once the file system has answered: it uses the caller's memory.
   void give_up(uint32_t way, uint64_t piece) override;
 
  private:
