@@ -150,7 +150,9 @@ void Engine::release(uint64_t buffer) {
 /// Whether the request leaves a range of the owner, as far as is known here. Such a request goes as
 /// one slice: otherwise slices of the inner part would be delivered before the outer part is
 /// refused.
-bool Engine::is_doubtful(const Segment& segment, const Request& request) {
+bool Engine::is_doubtful(const Segment& segment, const Request& request) const {
+  if (segment.file == 0 && peers_.find(segment.peer)->is_self)
+    return far_buffer(segment, request) == 0;
   const auto next = segment.ends.upper_bound(request.address);
   const bool reaches_next =
       next != segment.ends.end() && next->first - request.address < request.size_bytes;

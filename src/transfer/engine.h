@@ -294,7 +294,7 @@ class Engine {
   /// urgent requests, slices are small whatever these say.
   static constexpr uint64_t kCopyBytesMin = 256 << 20;
   static constexpr uint64_t kPeerCopyBytesMin = 32 << 20;
-  static bool is_doubtful(const Segment& segment, const Request& request);
+  bool is_doubtful(const Segment& segment, const Request& request) const;
   void end(uint64_t batch, size_t index, Cause cause, uint64_t delivered_bytes);
   void batch_ended(uint64_t id, Batch& batch);
   Result<uint64_t> promise(const NotificationRequest& notification);

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "braid/transfer_abi.h"
@@ -77,6 +78,34 @@ TEST_F(TransferCorners, MemoryThatIsRegisteredAgainWithOtherBordersIsWritten) {
   owner.add(0, kBytes, both);  // it begins before
   EXPECT_EQ(me.run(write((3 << 20) + 4096, 4096, 128)), Cause::kDone);
   EXPECT_EQ(wrong_there((3 << 20) + 4096, 4096, 1, 128), std::nullopt);
+}
+
+/// What is registered now counts, not what was when the segment was opened: a copy of all of it at
+/// a stretch would hold the engine up.
+TEST(TransferOwnSegment, HasTheBordersThatItsMemoryHasNow) {
+  constexpr size_t kAllBytes = 32 << 20;
+  auto transfer = Transfer::open({}).value();
+  std::vector<std::byte> memory(kAllBytes), copy(kAllBytes);
+  ASSERT_TRUE(transfer.register_memory(copy.data(), kAllBytes, {}).ok());
+  const auto small = transfer.register_memory(memory.data(), 1 << 20, {true, false}).value();
+  const auto own = transfer.open_segment(transfer.name().value(), 10s).value();
+  ASSERT_TRUE(transfer.unregister_memory(small, 10s).ok());
+  ASSERT_TRUE(transfer.register_memory(memory.data(), kAllBytes - 4096, {true, false}).ok());
+  fill(memory, 3);
+  const auto read = [&](size_t size) {
+    const auto address = reinterpret_cast<uint64_t>(memory.data());
+    return transfer
+        .submit_and_wait({{own, Transfer::Operation::kRead, copy.data(), address, size}}, 20s)
+        .value()
+        .outcomes->front();
+  };
+  EXPECT_TRUE(read(kAllBytes - 4096).is_done());
+  EXPECT_EQ(wrong_at({copy.data(), kAllBytes - 4096}, 3), std::nullopt);
+  const auto report = nlohmann::json::parse(transfer.report(Transfer::Form::kJson).value());
+  EXPECT_GT(report["braid_transfer"]["slices"], 8);
+  const Transfer::Outcome beyond = read(kAllBytes);
+  EXPECT_EQ(beyond.cause, Cause::kOutside);
+  EXPECT_EQ(beyond.delivered_bytes, 0u);
 }
 
 TEST_F(TransferCorners, UnregisterIsAskedAgainUntilTheMemoryIsFree) {
