@@ -92,6 +92,9 @@ class Engine final : private Worker::Listener {
   /// until then, and the peer may be connected anew meanwhile. `is_broken`: the network to the peer
   /// is broken. Its postings then fail soon, and a new connection to the peer reuses no old one.
   Status disconnect(uint64_t peer, bool is_broken = false);
+  /// The caller has heard in another way than by a goodbye that a peer which was disconnected has
+  /// shut its door. What is under way there ends after EngineOptions::shut_ns.
+  void has_shut(uint64_t peer);
   /// The peer has failed or was disconnected, and the engine still reads what has come from it. The
   /// grants to the peer are fenced soon.
   bool is_draining(uint64_t peer) const;

@@ -224,6 +224,11 @@ Status Engine::disconnect(uint64_t id, bool is_broken) {
   return {};
 }
 
+void Engine::has_shut(uint64_t id) {
+  const Peer* peer = peers_.find(id);
+  if (peer != nullptr && peer->is_leaving) add_deadline(now_ns_ + options_.shut_ns, Due::kShut, id);
+}
+
 /// Whether a goodbye is of use.
 bool Engine::may_hear(const Peer& peer) {
   const bool has_gone = peer.has_ended || peer.failure == PeerFailure::kLeft;

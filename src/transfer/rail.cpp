@@ -94,6 +94,11 @@ uint64_t Rail::generation(uint64_t id) const {
   return link == nullptr ? 0 : link->generation;
 }
 
+uint64_t Rail::peer_of(uint64_t id) const {
+  const Link* link = links_.find(id);
+  return link == nullptr ? 0 : link->peer;
+}
+
 void Rail::close(uint64_t id, bool is_broken) {
   if (links_.find(id) != nullptr) end_link(id, is_broken);
 }
@@ -104,8 +109,11 @@ bool Rail::fence_from(uint64_t engine, uint64_t generation, const Incarnation& w
     if (link.engine == engine && link.who == who && link.their_generation <= generation)
       stale.push_back(id);
   });
-  for (const uint64_t id : stale)
-    if (!links_.find(id)->is_closed) lose(id, fabric::PeerFailure::kReplaced);
+  for (const uint64_t id : stale) {
+    Link& link = *links_.find(id);
+    if (!link.is_closed) lose(id, fabric::PeerFailure::kReplaced);
+    if (!std::exchange(link.is_shut_there, true)) engine_->has_shut(link.peer);
+  }
   return stale.empty();
 }
 

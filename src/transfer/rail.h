@@ -86,6 +86,9 @@ class Rail {
   /// Closes the links from rail `engine` of another process, up to that generation. True: nothing
   /// that was sent over them can land any more. False: ask again.
   bool fence_from(uint64_t engine, uint64_t generation, const Incarnation& who);
+  uint64_t peer_of(uint64_t link) const;  ///< fabric's number
+  /// That peer has fenced a link that is closed here: what is still under way to it ends.
+  void fenced_by(uint64_t peer) { engine_->has_shut(peer); }
   uint64_t generation(uint64_t link) const;
 
   void post(uint64_t link, const Piece& piece);
@@ -150,6 +153,7 @@ class Rail {
     bool has_said_hello = false;
     bool has_heard_hello = false;
     bool is_closed = false;
+    bool is_shut_there = false;    // the peer has closed its end, and asked for a fence
     uint64_t awaits_hello_ns = 0;  // since then
     uint64_t generation = 0;
     uint64_t their_generation = 0;
@@ -201,10 +205,9 @@ class Rail {
   };
   struct FilePart {
     uint64_t piece = 0;
-    uint64_t offset_bytes = 0;  // in the piece
-    uint64_t size_bytes = 0;
-    uint64_t slot = 0;     // offset in the stage
-    bool is_told = false;  // it lies in the stage, and the owner was told
+    uint64_t offset_bytes = 0, size_bytes = 0;  // in the piece
+    uint64_t slot = 0;                          // offset in the stage
+    bool is_told = false;                       // it lies in the stage, and the owner was told
   };
   /// A read of a file by the peer.
   struct FileRead {
@@ -226,8 +229,7 @@ class Rail {
   };
   struct ReadPart {
     uint64_t read = 0;
-    uint64_t offset_bytes = 0;  // in the read
-    uint64_t size_bytes = 0;
+    uint64_t offset_bytes = 0, size_bytes = 0;  // in the read
     StagePart memory;
     bool is_landing = false;
   };

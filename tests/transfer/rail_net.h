@@ -67,9 +67,10 @@ class RailNet {
     std::map<uint64_t, Cause> ended;  // by piece
   };
 
-  /// `answers_writes`: the wire does (fabric's Traits).
-  explicit RailNet(bool answers_writes = false)
-      : network_(simulation_, 5, options(answers_writes)) {
+  /// `answers_writes`: the wire does (fabric's Traits). `breaks_connections`: writes to a peer
+  /// whose link was closed fail; over shm they do not.
+  explicit RailNet(bool answers_writes = false, bool breaks_connections = true)
+      : network_(simulation_, 5, options(answers_writes, breaks_connections)) {
     simulation_.advance_clock(simulation::from_us(monotonic_ns() / 1e3));
   }
   ~RailNet() {
@@ -160,9 +161,10 @@ class RailNet {
   }
 
  private:
-  static fabric::sim::NetworkOptions options(bool answers_writes) {
+  static fabric::sim::NetworkOptions options(bool answers_writes, bool breaks_connections) {
     fabric::sim::NetworkOptions options;
     options.answers_writes = answers_writes;
+    options.breaks_connections = breaks_connections;
     options.lands_when_polled = true;
     options.stops_with_process = true;
     return options;

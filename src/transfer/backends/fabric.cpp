@@ -208,6 +208,7 @@ void FabricBackend::link_up(size_t rail, const LinkUp& up) {
     way.dial_until_ns = way.dials = 0;
     dialling_.erase(id);
     way.generation = rails_[rail]->generation(up.link);
+    way.peer_number = rails_[rail]->peer_of(up.link);
     way_of_link_[link] = id;
     for (const uint64_t probe : way.probes) rails_[rail]->ping(way.link, probe);
   }

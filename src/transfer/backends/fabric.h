@@ -115,6 +115,7 @@ class FabricBackend final : public Backend {
     bool is_up = false;
     bool is_of_other_version = false;  // it is dialled no more
     uint64_t generation = 0;           // of the latest link that was up
+    uint64_t peer_number = 0;          // fabric's, at that link's other end
     uint64_t dial_ns = 0;              // the way is not dialled before this time
     uint64_t dial_again_ns = 0;        // and not before this one unless a probe asks for it
     uint64_t dial_until_ns = std::numeric_limits<uint64_t>::max();  // how long it is wanted
@@ -126,6 +127,7 @@ class FabricBackend final : public Backend {
     size_t fence_turn = 0;
     uint64_t token = 0;
     uint64_t fenced_generation = 0;
+    uint64_t fenced_peer = 0;
   };
   struct Peer {
     std::vector<uint32_t> ways;

@@ -11,6 +11,7 @@ void FabricBackend::fence(uint32_t id) {
   ++fencing_;
   way.fence = FenceState::kWanted;
   way.fenced_generation = way.generation;
+  way.fenced_peer = way.peer_number;
   way.token = ++tokens_;
   if (!way.is_up) return;
   rails_[way.rail]->close(way.link, true);
@@ -66,8 +67,10 @@ void FabricBackend::fence_asked(const FenceAsked& asked) {
 /// Takes the answer of an owner about its own ways. Answers of other peers are ignored.
 void FabricBackend::fence_answered(const Incarnation& who, uint64_t token) {
   for (auto& [id, way] : ways_)
-    if (way.token == token && way.peer == who && way.fence != FenceState::kNone)
+    if (way.token == token && way.peer == who && way.fence != FenceState::kNone) {
       way.fence = FenceState::kAnswered;
+      rails_[way.rail]->fenced_by(way.fenced_peer);
+    }
 }
 
 /// Answers peers that have asked for a fence, once no rail of this process has such a link any
