@@ -356,7 +356,7 @@ void Engine::stop_late(uint64_t ticket) {
 void Engine::foreign_completed(size_t rail, const Completion& completion) {
   Mailbox& mailbox = *mailboxes_[rail];
   if (completion.event == Event::kReceived) {
-    if (completion.ok) handle(mailbox.received(completion));
+    if (completion.ok) handle(rail, mailbox.received(completion));
     mailbox.done_with(completion);
     return;
   }

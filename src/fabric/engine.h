@@ -242,6 +242,17 @@ class Engine final : private Worker::Listener {
   using PeerWindow = ReplayWindow<1 << 15>;  // 4 KiB
   // All that wait for a peer may overtake one that a silent rail holds.
   static_assert(PeerWindow::kMessages > EngineOptions::kQueuedMax);
+  /// What has come from a peer over one of several rails.
+  struct Arrivals {
+    uint64_t newest = 0;    // message
+    uint64_t heard_ns = 0;  // when, in awake time; 0: the rail is not judged by its silence
+  };
+  /// A message that goes to a peer again if its rail turns out to be down.
+  struct Told {
+    size_t rail = 0;
+    uint64_t at_ns = 0;
+    std::vector<std::byte> bytes;
+  };
   struct Peer {
     uint64_t engine = 0;
     uint16_t version = kVersion;  // that both speak
@@ -249,7 +260,10 @@ class Engine final : private Worker::Listener {
     uint64_t their_session = 0;   // 0: not known yet
     uint64_t sequence = 0;        // of the last message to it
     PeerWindow heard;
-    uint64_t missing = 0;  // the oldest message that has not come; 0: none
+    uint64_t missing = 0;       // the oldest message that has not come; 0: none
+    uint64_t overtaken_by = 0;  // it is lost once each rail has brought a later message than this
+    std::vector<Arrivals> arrivals;  // by rail
+    std::deque<Told> told;           // over several rails: the latest
     Pulse pulse;
     PeerState state = PeerState::kConnecting;
     PeerFailure failure = PeerFailure::kNone;
@@ -346,11 +360,17 @@ class Engine final : private Worker::Listener {
   void look_after_peers(uint64_t now_ns);
   void look_after_processes(uint64_t now_ns);
   bool ends_are_told() const;
+  bool is_overtaken(Peer& peer) const;
+  void suspect_quiet_rails(uint64_t id, Peer& peer);
 
   // messages.cpp
   void tell(uint64_t peer, decltype(Message::body) body);
   void beat(uint64_t peer);
   void tell(uint64_t peer, size_t rail, decltype(Message::body) body, Bytes following = {});
+  std::vector<std::byte> next_message(Peer& peer, decltype(Message::body) body,
+                                      Bytes following) const;
+  std::vector<size_t> rails_to_beat(const Peer& peer) const;
+  void keep(Peer& peer, size_t rail, const std::vector<std::byte>& bytes) const;
   static bool may_hear(const Peer& peer);
   void tell_goodbye(uint64_t id);
   void goodbye_ended(uint64_t id, bool is_heard);
@@ -360,7 +380,8 @@ class Engine final : private Worker::Listener {
   void say_no_more_goodbyes();
   size_t messages_for(const Peer& peer) const;
   void drop_messages(const Peer& peer);
-  void handle(Bytes bytes);
+  void handle(size_t rail, Bytes bytes);
+  bool accept_message(Peer& peer, size_t rail, const Message& message);
   std::optional<uint64_t> sender_of(const Message& message);
   void forget_arrival(uint64_t peer);
   void note_missing(Peer& peer) const;
@@ -388,7 +409,7 @@ class Engine final : private Worker::Listener {
   void probe_ended(const Transfer& transfer);
   size_t message_rail(const Peer& peer) const;
   bool send_again(size_t rail, Mailbox::Letter letter);
-  void move_messages(const Peer& peer, size_t rail);
+  void move_messages(uint64_t id, Peer& peer, size_t rail);
 
   // grants.cpp
   uint64_t oldest_live_grant(Peer& peer) const;

@@ -11,6 +11,8 @@ namespace {
 
 // Data messages to one peer that are queued or under way.
 constexpr size_t kUnsentMax = 256;
+// The latest messages to one peer, which are kept.
+constexpr size_t kToldMax = 32;
 
 }  // namespace
 
@@ -20,35 +22,60 @@ void Engine::tell(uint64_t id, decltype(Message::body) body) {
   tell(id, message_rail(*peer), std::move(body));
 }
 
-/// Sends a beat over a rail that has delivered all earlier messages: a rail that swallows messages
-/// would make this engine look silent. If there is no such rail, the messages under way serve as
-/// beats.
+/// One message over every rail that may work, since each rail may swallow what it is given, and
+/// report nothing. A rail that has not delivered all earlier messages gets none. If there is no
+/// other, the messages under way serve as beats.
 void Engine::beat(uint64_t id) {
-  const Peer& peer = *peers_.find(id);
-  const auto is_free = [&](size_t rail) {
-    return mailboxes_[rail]->count_for(peer.messages[rail]) == 0;
-  };
-  size_t rail = message_rail(peer);
-  for (size_t i = 0; i < mailboxes_.size() && !is_free(rail); ++i) rail = i;
-  if (!is_free(rail)) return;
-  tell(id, rail, Beat{});
+  Peer& peer = *peers_.find(id);
+  const std::vector<size_t> rails = rails_to_beat(peer);
+  if (rails.empty()) return;
+  const std::vector<std::byte> bytes = next_message(peer, Beat{}, {});
+  for (const size_t rail : rails) mailboxes_[rail]->queue({peer.messages[rail], bytes, id});
+  peer.pulse.told_ns = awake_.now_ns();
   // The earlier notice may have been lost on a rail that breaks silently.
-  if (retired_change_ > 0 && peer.version >= 2) tell(id, rail, retired_rails());
+  if (retired_change_ > 0 && peer.version >= 2) tell(id, rails.front(), retired_rails());
+}
+
+std::vector<size_t> Engine::rails_to_beat(const Peer& peer) const {
+  std::vector<size_t> working, others;
+  for (size_t rail = 0; rail < mailboxes_.size(); ++rail) {
+    if (mailboxes_[rail]->count_for(peer.messages[rail]) > 0) continue;
+    const RailState state = peer.routes[rail].health.state();
+    (state == RailState::kUp || state == RailState::kSuspect ? working : others).push_back(rail);
+  }
+  if (working.empty() && !others.empty()) working.push_back(others.front());
+  return working;
 }
 
 void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body, Bytes following) {
   Peer& peer = *peers_.find(id);
-  const bool is_hello = std::holds_alternative<Hello>(body);
   const bool is_goodbye = std::holds_alternative<Goodbye>(body);
+  const bool is_kept = mailboxes_.size() > 1 && peer.state == PeerState::kConnected && !is_goodbye;
+  // A message behind undelivered ones may never arrive, so it does not count as a beat. Of several
+  // rails each needs its own.
+  if (mailboxes_.size() == 1 && mailboxes_[rail]->count_for(peer.messages[rail]) == 0)
+    peer.pulse.told_ns = awake_.now_ns();
+  std::vector<std::byte> bytes = next_message(peer, std::move(body), following);
+  if (is_kept) keep(peer, rail, bytes);
+  mailboxes_[rail]->queue({peer.messages[rail], std::move(bytes), id, 0, is_goodbye});
+  if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
+}
+
+std::vector<std::byte> Engine::next_message(Peer& peer, decltype(Message::body) body,
+                                            Bytes following) const {
+  const bool is_hello = std::holds_alternative<Hello>(body);
   Message message{address_.engine, peer.engine, std::move(body)};
   message.version = peer.version;
   message.session = {peer.session, peer.their_session, is_hello ? 0 : ++peer.sequence};
   if (is_hello) message.session.to = 0;
-  // A message behind undelivered ones may never arrive, so it does not count as a beat.
-  if (mailboxes_[rail]->count_for(peer.messages[rail]) == 0) peer.pulse.told_ns = awake_.now_ns();
-  mailboxes_[rail]->queue(
-      {peer.messages[rail], encode(message, options_.secret, following), id, 0, is_goodbye});
-  if (messages_for(peer) > options_.queued_max) fail_peer(id, PeerFailure::kTooMuch);
+  return encode(message, options_.secret, following);
+}
+
+/// A rail that breaks without a word has taken messages before that is noticed. A peer has few
+/// credits then, so there are not many.
+void Engine::keep(Peer& peer, size_t rail, const std::vector<std::byte>& bytes) const {
+  if (peer.told.size() == kToldMax) peer.told.pop_front();
+  peer.told.push_back({rail, now_ns_, bytes});
 }
 
 /// Sends the letter again, over a rail where it has not failed. If the peer got it nevertheless, it
@@ -69,10 +96,18 @@ bool Engine::send_again(size_t rail, Mailbox::Letter letter) {
   return true;
 }
 
-/// Moves the messages that wait for a rail which is down to another rail.
-void Engine::move_messages(const Peer& peer, size_t rail) {
+/// Moves the messages that wait for a rail which is down to another rail. What it took before that
+/// was noticed goes there too: the peer drops, by their sequences, those that it has got.
+void Engine::move_messages(uint64_t id, Peer& peer, size_t rail) {
   const size_t other = message_rail(peer);
   if (other == rail) return;
+  const uint64_t unnoticed_ns = 2 * options_.heartbeat.limit_ns + RailHealth::kProbeLateNs;
+  for (Told& told : peer.told) {
+    if (told.rail != rail || peer.version < 2) continue;
+    told.rail = other;
+    if (now_ns_ - told.at_ns <= unnoticed_ns)
+      mailboxes_[other]->queue({peer.messages[other], told.bytes, id});
+  }
   for (Mailbox::Letter& letter : mailboxes_[rail]->take_queued(peer.messages[rail])) {
     letter.peer = peer.messages[other];
     mailboxes_[other]->queue(std::move(letter));
@@ -130,7 +165,7 @@ std::optional<Received> Engine::receive() {
   return received;
 }
 
-void Engine::handle(Bytes bytes) {
+void Engine::handle(size_t rail, Bytes bytes) {
   Result<Message> read = decode_message(bytes, options_.secret);
   if (!read.ok()) {
     ++(options_.secret.is_set() && !is_sealed(bytes, options_.secret) ? statistics_.unauthenticated
@@ -151,10 +186,7 @@ void Engine::handle(Bytes bytes) {
   }
   Peer& peer = *peers_.find(*id);
   if (peer.has_arrived && peer.their_session != message.session.from) forget_arrival(*id);
-  if (message.version >= 2 && !peer.heard.accept(message.session.sequence)) {
-    ++statistics_.replayed;
-    return;
-  }
+  if (message.version >= 2 && !accept_message(peer, rail, message)) return;
   note_missing(peer);
   peer.their_session = message.session.from;
   if (peer.is_leaving)  // both have said goodbye
@@ -176,14 +208,26 @@ void Engine::handle(Bytes bytes) {
   if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
 
-/// With several rails a message may lie on one that stands still, and its sender may send it again
-/// over another. (Older libraries may leave out a connection's first number, after a Hello that
-/// came late: such a peer is given up once, and connects again.)
+/// False: it has come before. The same beat comes over each rail.
+bool Engine::accept_message(Peer& peer, size_t rail, const Message& message) {
+  const uint64_t sequence = message.session.sequence;
+  Arrivals& over = peer.arrivals[rail];
+  const bool is_new = peer.heard.accept(sequence);
+  const bool is_later = sequence > over.newest;
+  if (is_new || is_later) over.heard_ns = awake_.now_ns();
+  over.newest = std::max(over.newest, sequence);
+  const bool is_same_beat = is_later && std::holds_alternative<Beat>(message.body);
+  if (!is_new && !is_same_beat) ++statistics_.replayed;
+  return is_new;
+}
+
+/// (Older libraries may leave out a connection's first number, after a Hello that came late: such a
+/// peer is given up once, and connects again.)
 void Engine::note_missing(Peer& peer) const {
-  if (mailboxes_.size() > 1) return;
   const uint64_t missing = peer.heard.missing();
   if (missing == std::exchange(peer.missing, missing)) return;
   peer.pulse.missing_ns = missing == 0 ? Pulse::kNothing : awake_.now_ns();
+  peer.overtaken_by = 0;
 }
 
 /// The peer whose connection the message names; none: the sender is unknown, or it is an earlier
@@ -218,6 +262,8 @@ void Engine::forget_arrival(uint64_t id) {
   peer.credits = 0;
   peer.sequence = 0;  // the connection that lives has heard nothing
   peer.heard = {};
+  peer.told.clear();
+  for (Arrivals& over : peer.arrivals) over = {};
   note_missing(peer);
   for (size_t i = 0; i < peer.routes.size(); ++i) {
     if (peer.routes[i].peer == peer.messages[i]) continue;

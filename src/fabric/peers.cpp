@@ -110,6 +110,7 @@ Status Engine::connect_messages(Peer& peer) {
       return connected.status();
     }
     peer.messages.push_back(connected.value());
+    peer.arrivals.emplace_back();
     Route& route = peer.routes.emplace_back();
     route.peer = connected.value();
     route.health.is_retired_here = retired_[i];

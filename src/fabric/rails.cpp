@@ -148,7 +148,7 @@ void Engine::probe_routes(uint64_t id) {
   for (size_t rail = 0; rail < peer->routes.size(); ++rail) {
     RailHealth& health = peer->routes[rail].health;
     health.check(now_ns_);
-    if (health.state() == RailState::kDown) move_messages(*peer, rail);
+    if (health.state() == RailState::kDown) move_messages(id, *peer, rail);
     if (health.wants_probe(now_ns_)) probe(id, rail);
     next_ns = std::min(next_ns, health.next_ns());
   }

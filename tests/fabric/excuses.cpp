@@ -25,9 +25,11 @@ bool World::may_be_swallowed(const Process& a, const Process& b) const {
 }
 
 /// The next message after one that was swallowed came before the silence was too long, and the peer
-/// was given up as long after that.
+/// was given up as long after that. With several rails it is waited for while one of them stands
+/// still.
 bool World::may_have_lost_a_message(const Process& a, const Process& b) const {
   const HeartbeatOptions& beats = engine_options_.heartbeat;
+  if (rails_ > 1) return may_be_swallowed(a, b);
   const uint64_t ago_ns =
       2 * (beats.limit_ns + beats.interval_ns) + faults_.delay_ns(&a, &b, now_ns());
   return faults_.swallows(&a, &b, std::nullopt, now_ns(), now_ns() - std::min(now_ns(), ago_ns));
@@ -81,13 +83,12 @@ bool World::may_lose(const Process& process, const Process& other, PeerFailure w
       return may_be_half_met(process, other) || are_parted(process, other);
     case PeerFailure::kNetwork:
       return faults_.fails_on_all(&process, &other, rails_, 0, now_ns()) ||
-             (rails_ == 1 && may_have_lost_a_message(process, other));
+             may_have_lost_a_message(process, other);
     case PeerFailure::kSilent:  // who has given us up does not beat
       return beats.interval_ns > 0 &&
              (other.has_lost.contains(&process) || may_have_missed_the_handshake(process, other) ||
               may_have_begun_to_beat_late(process, other) ||
-              faults_.silences(&other, &process, rails_, beats.limit_ns / beats.interval_ns - 1,
-                               beats.limit_ns, now_ns()));
+              faults_.silences(&other, &process, rails_, beats.limit_ns, now_ns()));
     case PeerFailure::kLeft: return may_be_half_met(process, other);
     case PeerFailure::kGaveUs: return other.has_lost.contains(&process);
     // It had to forget this one, which had said hello, and has connected anew.

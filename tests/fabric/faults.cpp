@@ -40,8 +40,8 @@ bool Faults::swallows(Process a, Process b, std::optional<size_t> rail, uint64_t
 }
 
 /// A pause says nothing about others: who was stopped itself has missed nobody.
-bool Faults::silences(Process speaker, Process listener, size_t rails, size_t beats_max,
-                      uint64_t silence_ns, uint64_t to_ns) const {
+bool Faults::silences(Process speaker, Process listener, size_t rails, uint64_t silence_ns,
+                      uint64_t to_ns) const {
   const uint64_t from_ns = to_ns - std::min(to_ns, silence_ns);
   const auto is_pause = [](const One& one) {
     return one.what == Fault::kPause || one.what == Fault::kCrash;
@@ -53,7 +53,7 @@ bool Faults::silences(Process speaker, Process listener, size_t rails, size_t be
         any(speaker, listener, from_ns, to_ns, [&](const One& one) { return one.rail == rail; });
     bad += is_held || swallows(speaker, listener, rail, to_ns);
   }
-  return bad == rails || bad >= beats_max;
+  return bad == rails;
 }
 
 uint64_t Faults::delay_ns(Process a, Process b, uint64_t to_ns) const {

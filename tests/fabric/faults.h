@@ -35,10 +35,10 @@ class Faults {
   /// Some that were under way by then may never be heard of again, on this rail or on any.
   bool swallows(Process a, Process b, std::optional<size_t> rail, uint64_t to_ns,
                 uint64_t from_ns = 0) const;
-  /// `listener` may have heard nothing of `speaker` for `silence_ns` before `to`. Each rail that
-  /// breaks may take one beat; `beats_max` that are missed are too many.
-  bool silences(Process speaker, Process listener, size_t rails, size_t beats_max,
-                uint64_t silence_ns, uint64_t to_ns) const;
+  /// `listener` may have heard nothing of `speaker` for `silence_ns` before `to`: a beat
+  /// goes over each rail.
+  bool silences(Process speaker, Process listener, size_t rails, uint64_t silence_ns,
+                uint64_t to_ns) const;
   /// For how long messages were held up, at most.
   uint64_t delay_ns(Process a, Process b, uint64_t to_ns) const;
 

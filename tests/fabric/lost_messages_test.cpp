@@ -1,5 +1,6 @@
 // A connection that breaks may take messages with it without a word to either side, and be replaced
-// at once. Whoever misses a message cannot obey it, so the peer is given up.
+// at once. Whoever misses a message cannot obey it, so the peer is given up. If a rail goes on
+// taking messages with it, they come over another one.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -17,6 +18,7 @@ using test::SmallNet;
 class LostMessagesTest : public testing::Test {
  protected:
   static constexpr double kLimitUs = 4'000, kIntervalUs = 1'000;  // SmallNet's heartbeat
+  static constexpr double kProbeLateUs = static_cast<double>(RailHealth::kProbeLateNs) / 1e3;
 
   LostMessagesTest() { net_.run(10); }
   void connect(size_t rails) {
@@ -94,6 +96,40 @@ TEST_F(LostMessagesTest, SoIsOneWhoseFirstMessageIsLost) {
   }
   ASSERT_TRUE(number) << "it was connected";
   EXPECT_EQ(owner.engine->peer_failure(*number).value(), PeerFailure::kNetwork);
+}
+
+TEST_F(LostMessagesTest, OneThatIsLostIsNoticedBesideAnotherRail) {
+  connect(2);
+  lose_one();
+  talk(kLimitUs - kIntervalUs);
+  EXPECT_EQ(failure(), PeerFailure::kNone) << "it may still come";
+  talk(3 * kLimitUs);
+  EXPECT_EQ(failure(), PeerFailure::kNetwork);
+  EXPECT_EQ(heard_, std::set<int>{0});
+}
+
+TEST_F(LostMessagesTest, APeerIsNotSilentWhileOneOfItsRailsWorks) {
+  connect(2);
+  for (const size_t rail : {0, 1}) {
+    net_.cut(*speaker_, rail, sim::Break::kSwallows);
+    net_.run(10 * kLimitUs);
+    EXPECT_EQ(failure(), PeerFailure::kNone);
+    EXPECT_EQ(speaker_->engine->peer_failure(peer_).value(), PeerFailure::kNone);
+    net_.mend(*speaker_, rail);
+    net_.run(5 * kLimitUs);
+  }
+}
+
+TEST_F(LostMessagesTest, WhatARailHasSwallowedComesOverAnother) {
+  connect(2);
+  net_.cut(*speaker_, 0, sim::Break::kSwallows);
+  say(std::byte{1});
+  net_.run(1.1 * kProbeLateUs);
+  say(std::byte{2});
+  net_.run(100);
+  hear();
+  EXPECT_EQ(heard_, (std::set<int>{1, 2}));
+  EXPECT_EQ(failure(), PeerFailure::kNone);
 }
 
 /// It lies on a rail that stands still, and others overtake it on the other rail.

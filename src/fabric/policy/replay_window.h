@@ -30,6 +30,7 @@ class ReplayWindow {
     while (next_ <= newest_ && newest_ - next_ < kMessages && seen_[next_ % kMessages]) ++next_;
     return true;
   }
+  uint64_t newest() const { return newest_; }
   /// The oldest message that has not come although a later one has; 0: there is none.
   uint64_t missing() const { return next_ <= newest_ ? next_ : 0; }
 
