@@ -369,7 +369,8 @@ class Engine final : private Worker::Listener {
   void tell(uint64_t peer, size_t rail, decltype(Message::body) body, Bytes following = {});
   std::vector<std::byte> next_message(Peer& peer, decltype(Message::body) body,
                                       Bytes following) const;
-  std::vector<size_t> rails_to_beat(const Peer& peer) const;
+  void tell_over_all(uint64_t peer, const std::vector<size_t>& rails, decltype(Message::body) body);
+  std::vector<size_t> working_rails(const Peer& peer) const;
   void keep(Peer& peer, size_t rail, const std::vector<std::byte>& bytes) const;
   static bool may_hear(const Peer& peer);
   void tell_goodbye(uint64_t id);
@@ -386,6 +387,7 @@ class Engine final : private Worker::Listener {
   void forget_arrival(uint64_t peer);
   void note_missing(Peer& peer) const;
   void handle_hello(const Message& message, const Hello& hello);
+  bool has_greeted(const Message& hello) const;
   std::optional<uint64_t> peer_of_hello(const Message& message, const Hello& hello);
   template <typename Arrival>
   void arrived(uint64_t peer, const Arrival& arrival);

@@ -22,28 +22,36 @@ void Engine::tell(uint64_t id, decltype(Message::body) body) {
   tell(id, message_rail(*peer), std::move(body));
 }
 
-/// One message over every rail that may work, since each rail may swallow what it is given, and
-/// report nothing. A rail that has not delivered all earlier messages gets none. If there is no
-/// other, the messages under way serve as beats.
+/// A rail that has not delivered all earlier messages gets no beat. If there is no other, the
+/// messages under way serve as beats.
 void Engine::beat(uint64_t id) {
   Peer& peer = *peers_.find(id);
-  const std::vector<size_t> rails = rails_to_beat(peer);
+  std::vector<size_t> rails = working_rails(peer);
+  std::erase_if(rails,
+                [&](size_t rail) { return mailboxes_[rail]->count_for(peer.messages[rail]) > 0; });
   if (rails.empty()) return;
-  const std::vector<std::byte> bytes = next_message(peer, Beat{}, {});
-  for (const size_t rail : rails) mailboxes_[rail]->queue({peer.messages[rail], bytes, id});
-  peer.pulse.told_ns = awake_.now_ns();
+  tell_over_all(id, rails, Beat{});
   // The earlier notice may have been lost on a rail that breaks silently.
   if (retired_change_ > 0 && peer.version >= 2) tell(id, rails.front(), retired_rails());
 }
 
-std::vector<size_t> Engine::rails_to_beat(const Peer& peer) const {
-  std::vector<size_t> working, others;
-  for (size_t rail = 0; rail < mailboxes_.size(); ++rail) {
-    if (mailboxes_[rail]->count_for(peer.messages[rail]) > 0) continue;
+/// The same message, since each rail may swallow what it is given, and report nothing.
+void Engine::tell_over_all(uint64_t id, const std::vector<size_t>& rails,
+                           decltype(Message::body) body) {
+  Peer& peer = *peers_.find(id);
+  const std::vector<std::byte> bytes = next_message(peer, std::move(body), {});
+  for (const size_t rail : rails) mailboxes_[rail]->queue({peer.messages[rail], bytes, id});
+  peer.pulse.told_ns = awake_.now_ns();
+}
+
+/// Those that may work; if there is none, the one that messages take.
+std::vector<size_t> Engine::working_rails(const Peer& peer) const {
+  std::vector<size_t> working;
+  for (size_t rail = 0; rail < peer.routes.size(); ++rail) {
     const RailState state = peer.routes[rail].health.state();
-    (state == RailState::kUp || state == RailState::kSuspect ? working : others).push_back(rail);
+    if (state == RailState::kUp || state == RailState::kSuspect) working.push_back(rail);
   }
-  if (working.empty() && !others.empty()) working.push_back(others.front());
+  if (working.empty()) working.push_back(message_rail(peer));
   return working;
 }
 
@@ -51,10 +59,8 @@ void Engine::tell(uint64_t id, size_t rail, decltype(Message::body) body, Bytes 
   Peer& peer = *peers_.find(id);
   const bool is_goodbye = std::holds_alternative<Goodbye>(body);
   const bool is_kept = mailboxes_.size() > 1 && peer.state == PeerState::kConnected && !is_goodbye;
-  // A message behind undelivered ones may never arrive, so it does not count as a beat. Of several
-  // rails each needs its own.
-  if (mailboxes_.size() == 1 && mailboxes_[rail]->count_for(peer.messages[rail]) == 0)
-    peer.pulse.told_ns = awake_.now_ns();
+  // Of several rails each needs a beat.
+  if (mailboxes_.size() == 1) peer.pulse.told_ns = awake_.now_ns();
   std::vector<std::byte> bytes = next_message(peer, std::move(body), following);
   if (is_kept) keep(peer, rail, bytes);
   mailboxes_[rail]->queue({peer.messages[rail], std::move(bytes), id, 0, is_goodbye});
@@ -208,7 +214,7 @@ void Engine::handle(size_t rail, Bytes bytes) {
   if (is_to_know && !is_goodbye) tell(*id, Goodbye{Goodbye::Why::kSilence});
 }
 
-/// False: it has come before. The same beat comes over each rail.
+/// False: it has come before. Beats and Welcomes come over each rail.
 bool Engine::accept_message(Peer& peer, size_t rail, const Message& message) {
   const uint64_t sequence = message.session.sequence;
   Arrivals& over = peer.arrivals[rail];
@@ -216,8 +222,10 @@ bool Engine::accept_message(Peer& peer, size_t rail, const Message& message) {
   const bool is_later = sequence > over.newest;
   if (is_new || is_later) over.heard_ns = awake_.now_ns();
   over.newest = std::max(over.newest, sequence);
-  const bool is_same_beat = is_later && std::holds_alternative<Beat>(message.body);
-  if (!is_new && !is_same_beat) ++statistics_.replayed;
+  const bool goes_over_all =
+      mailboxes_.size() > 1 &&
+      (std::holds_alternative<Beat>(message.body) || std::holds_alternative<Welcome>(message.body));
+  if (!is_new && !goes_over_all) ++statistics_.replayed;
   return is_new;
 }
 
@@ -279,6 +287,7 @@ void Engine::handle_hello(const Message& message, const Hello& hello) {
     ++statistics_.malformed;
     return;
   }
+  if (mailboxes_.size() > 1 && has_greeted(message)) return;  // over another rail
   const std::optional<uint64_t> id = peer_of_hello(message, hello);
   if (!id) {
     ++statistics_.refused;
@@ -290,9 +299,17 @@ void Engine::handle_hello(const Message& message, const Hello& hello) {
   if (peer == nullptr || peer->state == PeerState::kFailed) return;
   Welcome welcome{options_.credits, doors_for(*peer), {}};
   if (options_.processes != nullptr) welcome.origin = options_.processes->self();
-  tell(*id, std::move(welcome));
+  tell_over_all(*id, working_rails(*peer), std::move(welcome));
   peer = find_live(*id);
   if (peer != nullptr && peer->version < 2 && peer->state == PeerState::kConnecting) connected(*id);
+}
+
+bool Engine::has_greeted(const Message& hello) const {
+  bool has = false;
+  peers_.for_each([&](uint64_t, const Peer& peer) {
+    has = has || (peer.engine == hello.from && peer.their_session == hello.session.from);
+  });
+  return has;
 }
 
 /// The peer that says hello: one that this engine connects to at the same time, or a new one. An
@@ -334,7 +351,8 @@ void Engine::handle_from(uint64_t id, const Welcome& welcome) {
   if (peer == nullptr) return;
   if (peer->state == PeerState::kConnecting) connected(id);
   // The beat makes the peer connected, too.
-  if (peer->version >= 2 && peer->state == PeerState::kConnected) tell(id, Beat{});
+  if (peer->version >= 2 && peer->state == PeerState::kConnected)
+    tell_over_all(id, working_rails(*peer), Beat{});
 }
 
 void Engine::add_credits(Peer& peer, uint32_t credits) {

@@ -55,7 +55,7 @@ Result<uint64_t> Engine::connect(const Address& address, uint64_t deadline_ns) {
   const Peer& peer = *peers_.find(added.value());
   Hello hello{address_, options_.credits, doors_for(peer), {}};
   if (options_.processes != nullptr) hello.origin = options_.processes->self();
-  tell(added.value(), std::move(hello));
+  tell_over_all(added.value(), working_rails(peer), std::move(hello));
   return added;
 }
 
@@ -176,6 +176,7 @@ void Engine::connected(uint64_t id) {
   peer.state = PeerState::kConnected;
   peer.was_connected = true;
   peer.pulse.heard_ns = peer.pulse.told_ns = awake_.now_ns();
+  for (Arrivals& over : peer.arrivals) over.heard_ns = awake_.now_ns();  // a rail may be broken
   look_after_peers_ns_ = look_at_processes_ns_ = now_ns_;
   completions_.peer_changed(id, static_cast<uint64_t>(peer.state));
   if (peer.is_newcomer) {

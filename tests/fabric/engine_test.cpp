@@ -300,7 +300,7 @@ TEST_P(EngineTest, AnAddressOfAProcessThatIsGoneConnectsToNobody) {
   ASSERT_TRUE(wait([&] { return owner_->peer_state(peer).value() != PeerState::kConnecting; }));
   EXPECT_EQ(owner_->peer_state(peer).value(), PeerState::kFailed);
   EXPECT_FALSE(writer_->find_peer(99));
-  EXPECT_TRUE(wait([&] { return writer_->statistics().misdirected == 1; }));
+  EXPECT_TRUE(wait([&] { return writer_->statistics().misdirected > 0; }));
   EXPECT_TRUE(owner_->disconnect(peer).ok());
 }
 

@@ -132,6 +132,23 @@ TEST_F(LostMessagesTest, WhatARailHasSwallowedComesOverAnother) {
   EXPECT_EQ(failure(), PeerFailure::kNone);
 }
 
+/// Nor does a rail that is broken from the beginning keep engines apart.
+TEST_F(LostMessagesTest, TheGreetingComesOverEveryRail) {
+  net_.rail_count = 2;
+  speaker_ = &net_.add(1);
+  listener_ = &net_.add(2);
+  net_.cut(*listener_, 0, sim::Break::kSwallows);
+  peer_ = net_.connect(*speaker_, *listener_);
+  EXPECT_EQ(speaker_->engine->peer_state(peer_).value(), PeerState::kConnected);
+  net_.run(10 * kLimitUs);
+  EXPECT_EQ(failure(), PeerFailure::kNone);
+  say(std::byte{1});
+  net_.run(1.1 * kProbeLateUs);
+  hear();
+  EXPECT_EQ(heard_, std::set<int>{1});
+  EXPECT_EQ(listener_->engine->statistics().refused, 0u);
+}
+
 /// It lies on a rail that stands still, and others overtake it on the other rail.
 TEST_F(LostMessagesTest, OneThatIsOvertakenOnAnotherRailIsNotLost) {
   connect(2);
