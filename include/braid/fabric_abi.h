@@ -176,7 +176,8 @@ BRAID_API braid_status braid_fabric_grant(braid_fabric* fabric, uint64_t region,
                                           uint64_t offset_bytes, uint64_t size_bytes,
                                           uint64_t* grant, void* descriptor, size_t buffer_bytes,
                                           size_t* descriptor_bytes);
-/* Asks the peer to stop, and waits for its answer. *fence is a braid_fabric_fence. */
+/* Asks the peer to stop, and waits for its answer. *fence is a braid_fabric_fence. Called again for
+ * memory that is quarantined, it waits until that is fenced, or its limit. */
 BRAID_API braid_status braid_fabric_revoke(braid_fabric* fabric, uint64_t grant, uint64_t limit_us,
                                            int* fence);
 BRAID_API braid_status braid_fabric_fence_of(braid_fabric* fabric, uint64_t grant, int* fence);

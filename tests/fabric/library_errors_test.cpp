@@ -75,5 +75,16 @@ TEST_F(FabricErrorsTest, AWordForGpusNeedsADriverThatTheProcessHasLoaded) {
             "word of host memory, or make a context first (cudaFree(0))");
 }
 
+/// Whoever asks in a loop until the memory is fenced must not spin.
+TEST_F(FabricErrorsTest, WhoRevokesQuarantinedMemoryWaitsForTheAnswer) {
+  std::vector<std::byte> memory(4096);
+  const auto region = owner_->add_region(memory.data(), memory.size()).value();
+  for (int i = 0; i < 50; ++i) {
+    const auto grant = owner_->grant(region, writers_peer_, 0, memory.size()).value().grant;
+    (void)owner_->revoke(grant, Limit(0));
+    EXPECT_EQ(owner_->revoke(grant, kLimit).value(), Fabric::Fence::kFenced) << i;
+  }
+}
+
 }  // namespace
 }  // namespace braid

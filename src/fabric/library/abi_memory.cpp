@@ -65,12 +65,17 @@ braid_status braid_fabric_revoke(braid_fabric* fabric, uint64_t grant, uint64_t 
                                  int* fence) {
   const auto revoke = [&](Service& service) {
     const uint64_t end_ns = braid::monotonic_after_ns(limit_us);
-    const Status asked = service.with([&](Engine& engine) { return engine.revoke(grant, end_ns); });
+    bool was_late = false;  // the answer may still come
+    const Status asked = service.with([&](Engine& engine) {
+      const Result<Fence> before = engine.fence(grant);
+      was_late = before.ok() && before.value() == Fence::kQuarantined;
+      return engine.revoke(grant, end_ns);
+    });
     if (!asked.ok()) return report(asked);
     const bool is_answered = service.wait(limit_us, [&](Engine& engine) {
       const Result<Fence> now = engine.fence(grant);
       *fence = static_cast<int>(now.ok() ? now.value() : Fence::kFenced);
-      return *fence != BRAID_FABRIC_REVOKING;
+      return *fence == BRAID_FABRIC_FENCED || (*fence != BRAID_FABRIC_REVOKING && !was_late);
     });
     // The engine says so too, with its next step.
     if (!is_answered) *fence = BRAID_FABRIC_MEMORY_QUARANTINED;
