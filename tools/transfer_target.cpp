@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -89,6 +90,7 @@ void hold_end_signals() {
 
 Status serve_until_the_end(Transfer& engine, int limit_s) {
   using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24);  // poll takes an int
   const auto end = Clock::now() + std::chrono::seconds(limit_s);
   BRAID_LET(notified, engine.event_descriptor());
   const sigset_t ends = end_signals();
@@ -98,7 +100,7 @@ Status serve_until_the_end(Transfer& engine, int limit_s) {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     if (limit_s > 0 && left.count() <= 0) break;
-    poll(all, 2, limit_s > 0 ? static_cast<int>(left.count()) : -1);
+    poll(all, 2, limit_s > 0 ? static_cast<int>(std::min(left, kLongestWait).count()) : -1);
     if (all[0].revents != 0) break;
     for (;;) {
       BRAID_LET(one, engine.next_notification(Transfer::Limit(0)));

@@ -63,6 +63,8 @@ TEST_F(FabricErrorsTest, WhatIsTooSmallOrTooLargeIsNamedWithTheSizes) {
   EXPECT_EQ(owner_->send(writers_peer_, Fabric::ByteList(5000)).message(),
             "the message has 5000 bytes, and the limit is 4032. Write larger things into memory "
             "that the peer has granted");
+  EXPECT_EQ(owner_->add_region(memory.data(), SIZE_MAX).status().message(),
+            "the region ends beyond the address space");
   EXPECT_EQ(braid_fabric_wait_count(owner_->get(), 12345, 1, 0, nullptr), BRAID_ERROR_ARGUMENT);
   EXPECT_STREQ(braid_fabric_last_error(),
                "immediate 12345 has no owner: it was not acquired here, or is released");

@@ -1,4 +1,6 @@
 // The C interface: regions, grants, targets.
+#include <cstdint>
+
 #include "fabric/library/abi.h"
 
 using namespace braid::fabric;
@@ -10,6 +12,8 @@ braid_status braid_fabric_add_region(braid_fabric* fabric, void* memory, size_t 
                                      uint64_t* region) {
   const auto add = [&](Service& service) {
     if (size_bytes == 0) return report(BRAID_ERROR_ARGUMENT, "a region has at least one byte");
+    if (size_bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(memory))
+      return report(BRAID_ERROR_ARGUMENT, "the region ends beyond the address space");
     const MutableBytes bytes(static_cast<std::byte*>(memory), size_bytes);
     return hand_out(service.add_region(bytes), region, BRAID_ERROR_REGION);
   };
