@@ -24,7 +24,9 @@ std::shared_ptr<Transfer::Options> add_transfer_options(CLI::App& command) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->default_str("mapped,shm,tcp;ofi_rxm, and those for GPUs with --gpu-memory");
-  command.add_option("--store", options->store, "where the names of a cluster are kept")
+  command
+      .add_option("--store", options->store,
+                  "where the names of a cluster are kept; a password belongs in the variable")
       ->type_name("redis://HOST:PORT|etcd://HOST:PORT")
       ->default_str(std::string("$") + transfer::kStoreVariable);
   command.add_option("--secret-file", options->secret_file, "that all engines share")

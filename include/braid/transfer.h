@@ -64,6 +64,7 @@ class Transfer : detail::CCalls<braid_transfer_last_error, nullptr, braid_transf
     kNoSpace = BRAID_TRANSFER_NO_SPACE,
     kReadOnly = BRAID_TRANSFER_READ_ONLY,
     kDeviceError = BRAID_TRANSFER_DEVICE_ERROR,
+    kStoreRefuses = BRAID_TRANSFER_STORE_REFUSES,
     kPending = BRAID_TRANSFER_PENDING,
     kNoCause = BRAID_TRANSFER_NO_CAUSE
   };
@@ -77,7 +78,8 @@ class Transfer : detail::CCalls<braid_transfer_last_error, nullptr, braid_transf
     std::string secret_file = {};             ///< empty: BRAID_FABRIC_SECRET_FILE names it
     bool allow_unauthenticated = false;
     bool is_pinned = true;
-    /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379"; empty: the value of BRAID_TRANSFER_STORE.
+    /// "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379", or with "USER:PASSWORD@" before the host;
+    /// empty: the value of BRAID_TRANSFER_STORE.
     std::string store = {};
     bool gpu_memory = false;  ///< GPU memory may be registered, see transfer_abi.h
   };

@@ -74,8 +74,9 @@ typedef struct braid_transfer_options {
   int allow_unauthenticated;    /* as of braid_fabric_options */
   int is_unpinned;              /* as of braid_fabric_options */
   const char* store;            /* the store of a cluster's names: "redis://10.0.0.1:6379" or
-                                   "etcd://10.0.0.1:2379" (which opens libcurl). NULL: the value of
-                                   BRAID_TRANSFER_STORE; if that is not set, no store */
+                                   "etcd://10.0.0.1:2379" (which opens libcurl), or with
+                                   "USER:PASSWORD@" before the host, percent-encoded. NULL: the
+                                   value of BRAID_TRANSFER_STORE; if that is not set, no store */
   int gpu_memory; /* 1: GPU memory may be registered. Engines that reach each other's GPU memory
                      have the same value; host memory and files move between any engines. If
                      `providers` is given, it decides: "local", and names that end with "+gpu" */
@@ -129,8 +130,8 @@ BRAID_API braid_status braid_transfer_unregister_memory(braid_transfer* transfer
  * or without the incarnation, or the bare name of an engine of this host or of the store. An engine
  * may open its own segment. The C library looks up a host name, for as long as its resolver takes,
  * even beyond the limit. braid_transfer_last_cause tells the errors apart: NO_SEGMENT (no engine
- * has this name, or answers there), OTHER_SECRET, OTHER_VERSION, NO_STORE, NO_WAY, DEADLINE,
- * PEER_LOST (it was given up, or its host cannot be reached), TOO_MUCH. */
+ * has this name, or answers there), OTHER_SECRET, OTHER_VERSION, NO_STORE, STORE_REFUSES,
+ * NO_WAY, DEADLINE, PEER_LOST (it was given up, or its host cannot be reached), TOO_MUCH. */
 BRAID_API braid_status braid_transfer_open_segment(braid_transfer* transfer, const char* name,
                                                    uint64_t limit_us, uint64_t* segment);
 /* Closes a segment. Requests that are under way go on. */
@@ -232,13 +233,15 @@ typedef enum braid_transfer_cause {
   BRAID_TRANSFER_NO_WAY = 14, /* no rail connects the two memories: GPU memory needs gpu_memory
                                  at both ends */
   /* 15 is used between engines alone. */
-  BRAID_TRANSFER_OTHER_SECRET = 16, /* open_segment: the owner has another secret */
-  BRAID_TRANSFER_NO_STORE = 17,     /* open_segment, open: the store does not answer */
-  BRAID_TRANSFER_NO_SPACE = 18,     /* the owner's storage is full, or its user's quota */
-  BRAID_TRANSFER_READ_ONLY = 19,    /* the owner's storage cannot be written */
-  BRAID_TRANSFER_DEVICE_ERROR = 20, /* the owner's storage has an input/output error */
-  BRAID_TRANSFER_PENDING = 100,     /* it has not ended */
-  BRAID_TRANSFER_NO_CAUSE = 101     /* of a call's error: the message alone says what is wrong */
+  BRAID_TRANSFER_OTHER_SECRET = 16,  /* open_segment: the owner has another secret */
+  BRAID_TRANSFER_NO_STORE = 17,      /* open_segment, open: the store does not answer */
+  BRAID_TRANSFER_NO_SPACE = 18,      /* the owner's storage is full, or its user's quota */
+  BRAID_TRANSFER_READ_ONLY = 19,     /* the owner's storage cannot be written */
+  BRAID_TRANSFER_DEVICE_ERROR = 20,  /* the owner's storage has an input/output error */
+  BRAID_TRANSFER_STORE_REFUSES = 21, /* open_segment, open: the store wants a password, does not
+                                        take the one of its URL, or denies its user a command */
+  BRAID_TRANSFER_PENDING = 100,      /* it has not ended */
+  BRAID_TRANSFER_NO_CAUSE = 101      /* of a call's error: the message alone says what is wrong */
 } braid_transfer_cause;
 /* The cause in words: "the owner has not given this right". */
 BRAID_API const char* braid_transfer_cause_name(int cause);

@@ -89,6 +89,10 @@ def _address_of(host):
     return min(found, key=lambda each: each[0] != socket.AF_INET)[4][0]
 
 
+def _without_password(url):
+    return re.sub(r"^(\w+://)?.*@", r"\1", str(url), flags=re.DOTALL)
+
+
 def _opened(local_hostname, metadata_server):
     take.text("local_hostname", local_hostname)
     host, port = _host_and_port(local_hostname)
@@ -147,7 +151,7 @@ class TransferEngine:
         """Called again, it opens another engine, as in the wheel. What belongs to the first is dropped with it: its
         numbers of segments and batches are others' here. No other thread may call this object meanwhile."""
         log.info("protocol %r, devices %r and metadata server %r are not obeyed: braid finds the ways",
-                 protocol, device_name, metadata_server)
+                 protocol, device_name, _without_password(metadata_server))
         engine, buffers = _opened(local_hostname, metadata_server), {}
         self._engine, self._buffers = engine, buffers
         self._managed = ManagedMemory(MANAGED_BYTES, engine, EVERYTHING, buffers)

@@ -45,6 +45,7 @@ enum class Cause : uint8_t {
   kNoSpace,       ///< the owner's storage is full, or its user's part of it
   kReadOnly,      ///< the owner's storage cannot be written
   kDeviceError,   ///< the owner's storage is broken
+  kStoreRefuses,  ///< the store of names wants a password, refuses it, or denies a command
 };
 /// Owners say those up to this one, and from version 3 on the three of storage.
 inline constexpr Cause kLastCause = Cause::kOtherWay;
@@ -75,6 +76,7 @@ constexpr const char* cause_name(Cause cause) {
     case Cause::kNoSpace: return "no space is left on the owner's storage, or of its quota";
     case Cause::kReadOnly: return "the owner's storage is read-only";
     case Cause::kDeviceError: return "the owner's storage has an input/output error";
+    case Cause::kStoreRefuses: return "the store refuses";
   }
   return "unknown";
 }

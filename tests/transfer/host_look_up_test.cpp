@@ -109,12 +109,14 @@ void expect_that_a_store_is_let_go(const Open& open) {
 }
 
 TEST(HostLookUp, HoldsUpNoStoreThatIsClosed) {
-  expect_that_a_store_is_let_go(
-      [](Resolver resolver) { return open_redis(kNamed, std::move(resolver)); });
-  const auto etcd = open_etcd(kNamed);
+  expect_that_a_store_is_let_go([](Resolver resolver) {
+    return open_redis({StoreKind::kRedis, kNamed}, std::move(resolver));
+  });
+  const auto etcd = open_etcd({StoreKind::kEtcd, kNamed});
   if (!etcd.ok()) GTEST_SKIP() << etcd.status().message();
-  expect_that_a_store_is_let_go(
-      [](Resolver resolver) { return open_etcd(kNamed, std::move(resolver)).value(); });
+  expect_that_a_store_is_let_go([](Resolver resolver) {
+    return open_etcd({StoreKind::kEtcd, kNamed}, std::move(resolver)).value();
+  });
 }
 
 }  // namespace

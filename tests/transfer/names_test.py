@@ -15,6 +15,8 @@ import tempfile
 import time
 
 BRAID = sys.argv[1]
+PASSWORD = "hunter2@"
+ENCODED = "hunter2%40"
 
 
 def free_port():
@@ -25,7 +27,7 @@ def free_port():
 
 def server_of(scheme, port, folder):
     if scheme == "redis":
-        return ["redis-server", "--port", str(port), "--save", "", "--loglevel", "warning"]
+        return ["redis-server", "--port", str(port), "--save", "", "--loglevel", "warning", "--requirepass", PASSWORD]
     here, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
     return ["etcd", f"--data-dir={folder}", f"--listen-client-urls={here}", f"--advertise-client-urls={here}",
             f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
@@ -54,8 +56,10 @@ class Host:
         return process, address
 
     def segments(self):
-        return subprocess.run([BRAID, "segments", "--json", str(self.json)], env=self.environment, capture_output=True,
+        done = subprocess.run([BRAID, "segments", "--json", str(self.json)], env=self.environment, capture_output=True,
                               text=True, timeout=60, check=False)
+        assert "hunter" not in f"{done} {self.json.read_text() if self.json.exists() else ''}", done
+        return done
 
     def rows(self):
         """By address."""
@@ -91,12 +95,20 @@ def names_of_a_store(scheme, folder):
         print(f"{command[0]} is not installed")
         return
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    one, other = Host(folder / "one", f"{scheme}://127.0.0.1:{port}"), Host(folder / "other", f"{scheme}://localhost:{port}")
+    login = f":{ENCODED}@" if scheme == "redis" else ""
+    one = Host(folder / "one", f"{scheme}://{login}127.0.0.1:{port}")
+    other = Host(folder / "other", f"{scheme}://{login}localhost:{port}")
     engines = []
     try:
         eventually(lambda: other.segments().returncode == 0, "the server does not answer")
         done = other.segments()
         assert "the store has none" in done.stdout, done
+        if login:
+            for wrong, why in (("", "wants a password"), (":hunter3@", "refuses the password")):
+                stranger = Host(folder / f"stranger{len(wrong)}", f"{scheme}://{wrong}127.0.0.1:{port}")
+                done = stranger.segments()
+                assert done.returncode == 1 and f"the store at 127.0.0.1:{port} {why}" in done.stderr, done
+                assert "[the store refuses]" in done.stderr and "does not answer" not in done.stderr, done
         for name in ("prefill-0", "prefill-1"):
             engines.append((name, *one.serve(name)))
         rows = other.rows()
@@ -124,7 +136,8 @@ def names_of_a_store(scheme, folder):
 
         _, process, ended = engines.pop()
         process.send_signal(signal.SIGINT)
-        process.wait()
+        said = process.communicate()
+        assert "hunter" not in str(said), said
         assert ended not in other.rows(), "one that ends gives its name back, long before its record runs out"
 
         server.send_signal(signal.SIGSTOP)

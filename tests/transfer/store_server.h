@@ -42,13 +42,18 @@ inline std::string free_port() {
   return std::to_string(port);
 }
 
-enum class StoreKind { kRedis, kEtcd };
-
 /// Killed at the end, and its folder removed.
 class StoreServer {
  public:
-  explicit StoreServer(StoreKind kind, std::string folder)
-      : kind_(kind), folder_(std::move(folder)), port_(free_port()), peer_port_(free_port()) {}
+  /// `more`: of its command line. `login`: "USER:PASSWORD", as in URLs, of `url` and `client`.
+  explicit StoreServer(StoreKind kind, std::string folder, std::vector<std::string> more = {},
+                       std::string login = {})
+      : kind_(kind),
+        folder_(std::move(folder)),
+        more_(std::move(more)),
+        login_(std::move(login)),
+        port_(free_port()),
+        peer_port_(free_port()) {}
   ~StoreServer() { stop(); }
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -57,8 +62,10 @@ class StoreServer {
   bool is_installed() const {
     return std::system(("command -v " + program() + " >/dev/null").c_str()) == 0;
   }
-  std::string url() const {
-    return (kind_ == StoreKind::kRedis ? "redis://127.0.0.1:" : "etcd://127.0.0.1:") + port_;
+  std::string url() const { return url(login_); }
+  std::string url(const std::string& login) const {
+    return (kind_ == StoreKind::kRedis ? "redis://" : "etcd://") + login +
+           (login.empty() ? "" : "@") + "127.0.0.1:" + port_;
   }
   std::string port() const { return port_; }
   std::unique_ptr<Store> client() const { return open_store(url()).value(); }
@@ -70,7 +77,8 @@ class StoreServer {
     if (process_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       std::vector<char*> words;
-      const std::vector<std::string> all = command();
+      std::vector<std::string> all = command();
+      all.insert(all.end(), more_.begin(), more_.end());
       for (const std::string& each : all) words.push_back(const_cast<char*>(each.c_str()));
       words.push_back(nullptr);
       execvp(words.front(), words.data());
@@ -107,6 +115,8 @@ class StoreServer {
 
   const StoreKind kind_;
   const std::string folder_;
+  const std::vector<std::string> more_;
+  const std::string login_;
   const std::string port_;
   const std::string peer_port_;
   pid_t process_ = -1;

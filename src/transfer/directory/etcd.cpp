@@ -71,7 +71,7 @@ std::optional<int64_t> number(const Json* json) {
 
 class Etcd final : public Store {
  public:
-  Etcd(HostAndPort at, std::unique_ptr<Http> http) : at_(std::move(at)), http_(std::move(http)) {}
+  Etcd(StoreUrl url, std::unique_ptr<Http> http) : url_(std::move(url)), http_(std::move(http)) {}
 
   Result<std::string> get(const std::string& name, uint64_t end_ns) override {
     begin(end_ns);
@@ -109,7 +109,7 @@ class Etcd final : public Store {
       is_last = page.size() < kInPage;
       if (!is_last) from = kPrefix + page.rbegin()->first + '\0';
       if (!add_page(std::move(page), all, all_bytes))
-        return store_failure(at_, "its list is too long");
+        return store_failure(url_, "its list is too long");
     }
     return all;
   }
@@ -191,22 +191,22 @@ class Etcd final : public Store {
   Result<Json> ask(const char* path, const Json& question,
                    size_t bytes_max = kStoreAnswerBytesMax) {
     const Result<HttpAnswer> answer = http_->post(path, question.dump(), bytes_max, end_);
-    if (!answer.ok()) return store_failure(at_, answer.status().message());
+    if (!answer.ok()) return store_failure(url_, answer.status().message());
     const HttpAnswer& got = answer.value();
     Json json = Json::parse(got.body, nullptr, false);
     const Json* error = member(&json, "error");
     if (got.status != 200 || error != nullptr)
-      return store_failure(at_, error != nullptr && error->is_string()
-                                    ? error->get<std::string>()
-                                    : "HTTP status " + std::to_string(got.status));
+      return store_failure(url_, error != nullptr && error->is_string()
+                                     ? error->get<std::string>()
+                                     : "HTTP status " + std::to_string(got.status));
     if (!json.is_object()) return what_is_this();
     return json;
   }
   Status what_is_this() const {
-    return store_failure(at_, "its answer is not that of etcd 3.4 or later");
+    return store_failure(url_, "its answer is not that of etcd 3.4 or later");
   }
 
-  const HostAndPort at_;
+  const StoreUrl url_;
   std::unique_ptr<Http> http_;
   std::map<std::string, int64_t> leases_;  // by name
   WaitEnd end_{0};                         // of the current call
@@ -214,9 +214,10 @@ class Etcd final : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at, Resolver resolver) {
-  BRAID_LET(http, open_http(at, std::move(resolver)));
-  return std::unique_ptr<Store>(std::make_unique<Etcd>(at, std::move(http)));
+Result<std::unique_ptr<Store>> open_etcd(StoreUrl url, Resolver resolver) {
+  if (!url.password.empty()) return store_refuses_password(url, "etcd has none here yet");
+  BRAID_LET(http, open_http(url.at, std::move(resolver)));
+  return std::unique_ptr<Store>(std::make_unique<Etcd>(std::move(url), std::move(http)));
 }
 
 }  // namespace braid::transfer

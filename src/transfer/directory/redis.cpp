@@ -30,6 +30,8 @@ constexpr const char* kList =
     "local lines = {page[1]} "
     "for _, key in ipairs(page[2]) do "
     "  local value = redis.pcall('get', key) "
+    "  if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE') then "
+    "    return value end "
     "  if type(value) == 'string' and not string.find(key .. value, '\\n') then "
     "    table.insert(lines, string.sub(key, #KEYS[1] + 1)) table.insert(lines, value) end end "
     "return table.concat(lines, '\\n')";
@@ -59,7 +61,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 class Redis final : public Store {
  public:
-  Redis(const HostAndPort& at, Resolver resolver) : at_(at), host_(at, std::move(resolver)) {}
+  Redis(StoreUrl url, Resolver resolver)
+      : url_(std::move(url)), host_(url_.at, std::move(resolver)) {}
 
   Result<std::string> get(const std::string& name, uint64_t end_ns) override {
     BRAID_LET(reply, ask({"GET", kPrefix + name}, end_ns));
@@ -99,20 +102,54 @@ class Redis final : public Store {
     if (context_ != nullptr && context_->err == 0) return {};
     const Result<AddressList> addresses = host_.find(end);
     if (!addresses.ok()) return give_up(addresses.status().message());
-    Result<Descriptor> connected = connect_to(at_, addresses.value(), end);
+    Result<Descriptor> connected = connect_to(url_.at, addresses.value(), end);
     if (!connected.ok()) return give_up(connected.status().message());
     socket_ = std::move(connected).value();
     context_.reset(redisConnectFd(socket_.get()));
     if (context_ == nullptr || context_->err != 0)
       return give_up(context_ == nullptr ? "out of memory" : context_->errstr);
     context_->flags &= ~REDIS_BLOCK;
-    return {};
+    return url_.password.empty() ? Status() : authenticate(end);
+  }
+  Status authenticate(WaitEnd end) {
+    std::vector<std::string> words = {"AUTH"};
+    if (!url_.user.empty()) words.push_back(url_.user);
+    words.push_back(url_.password);
+    BRAID_LET(reply, exchange(words, end, kStoreAnswerBytesMax));
+    if (reply->type == REDIS_REPLY_STATUS) return {};
+    if (reply->type != REDIS_REPLY_ERROR) return what_is_this();
+    return close_after(not_authenticated({reply->str, reply->len}));
+  }
+  /// Says none of the server's words: one that does not know AUTH repeats the password in them.
+  Status not_authenticated(std::string_view said) const {
+    if (said.starts_with("WRONGPASS") || said.starts_with("ERR invalid password"))
+      return store_refuses_password(url_, "user or password are wrong, or the user is disabled");
+    if (said.starts_with("ERR AUTH") || said.starts_with("ERR Client sent AUTH"))
+      return store_refuses_password(url_, "none is set there for the default user");
+    if (said.starts_with("DENIED")) return store_denies(url_, "it is in protected mode");
+    if (said.starts_with("ERR max number of clients"))
+      return store_failure(url_, "it has too many clients");
+    return store_refuses_password(url_, "it does not know this form of AUTH");
   }
   Result<Reply> ask(const std::vector<std::string>& words,
                     uint64_t end_ns = std::numeric_limits<uint64_t>::max(),
                     size_t bytes_max = kStoreAnswerBytesMax) {
     const WaitEnd end = end_of_call(end_ns);
     BRAID_TRY(connect(end));
+    BRAID_LET(reply, exchange(words, end, bytes_max));
+    if (reply->type != REDIS_REPLY_ERROR) return std::move(reply);
+    const std::string said(reply->str, reply->len);
+    if (said.starts_with("NOAUTH")) return close_after(store_wants_password(url_));
+    if (is_denial(said)) return close_after(store_denies(url_, said));
+    return give_up(said);
+  }
+  /// A command within a script is denied in words of its own, which versions have changed.
+  static bool is_denial(std::string_view said) {
+    return said.starts_with("DENIED") || said.find("NOPERM") != std::string_view::npos ||
+           said.find("user executing the script can't") != std::string_view::npos;
+  }
+  /// The reply may be an error.
+  Result<Reply> exchange(const std::vector<std::string>& words, WaitEnd end, size_t bytes_max) {
     std::vector<const char*> texts;
     std::vector<size_t> sizes;
     for (const std::string& word : words) {
@@ -140,11 +177,7 @@ class Redis final : public Store {
       void* reply = nullptr;
       if (redisGetReplyFromReader(context_.get(), &reply) != REDIS_OK)
         return give_up(context_->errstr);
-      if (reply != nullptr) {
-        Reply got{std::unique_ptr<void, FreeReply>(reply)};
-        if (got->type != REDIS_REPLY_ERROR) return got;
-        return give_up(std::string(got->str, got->len));
-      }
+      if (reply != nullptr) return Reply{std::unique_ptr<void, FreeReply>(reply)};
       if (read_bytes > bytes_max) return give_up("its answer is too long");
       if (!wait_for(socket_.get(), Awaited::kReading, end))
         return give_up("its answer takes too long");
@@ -155,15 +188,15 @@ class Redis final : public Store {
   }
   /// Closes the connection: bytes that still come would be taken for the answer to the next
   /// question.
-  Status give_up(const std::string& why) {
-    const Status because = store_failure(at_, why);  // `why` may lie in the context
+  Status close_after(Status because) {
     context_.reset();
     socket_ = {};
     return because;
   }
+  Status give_up(const std::string& why) { return close_after(store_failure(url_, why)); }
   Status what_is_this() { return give_up("its answer is of a kind that was not asked for"); }
 
-  const HostAndPort at_;
+  const StoreUrl url_;
   HostLookUp host_;
   Descriptor socket_;
   std::unique_ptr<redisContext, FreeContext> context_;
@@ -171,8 +204,8 @@ class Redis final : public Store {
 
 }  // namespace
 
-std::unique_ptr<Store> open_redis(const HostAndPort& at, Resolver resolver) {
-  return std::make_unique<Redis>(at, std::move(resolver));
+std::unique_ptr<Store> open_redis(StoreUrl url, Resolver resolver) {
+  return std::make_unique<Redis>(std::move(url), std::move(resolver));
 }
 
 }  // namespace braid::transfer

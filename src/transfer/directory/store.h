@@ -1,5 +1,5 @@
-// A store that keeps the names of a cluster: redis://host:port or etcd://host:port. A record says
-// where a name's engine is, and lives as long as the engine renews it. It carries no key and no
+// A store that keeps the names of a cluster, in Redis or etcd (store_url.h). A record says where a
+// name's engine is, and lives as long as the engine renews it. It carries no key and no
 // right: the process that is found there is asked, and its incarnation must be the one in the
 // record. So a store that lies can misdirect but not authorise.
 //
@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 #include "transfer/directory/host_look_up.h"
-#include "transfer/directory/names.h"
+#include "transfer/directory/store_url.h"
 #include "transfer/directory/wait_end.h"
 
 namespace braid::transfer {
@@ -63,18 +63,23 @@ class Store {
   std::atomic<uint64_t> end_by_ns_{std::numeric_limits<uint64_t>::max()};
 };
 
-/// Where the store is: "redis://10.0.0.1:6379", "etcd://10.0.0.1:2379". An error: it is no such
-/// URL.
-Result<HostAndPort> place_of_store(const std::string& url);
-/// The store connects at the first call, and again after a failure.
+/// The store connects at the first call, and again after a failure. An error: it is no such URL, or
+/// the store's library is not here.
 Result<std::unique_ptr<Store>> open_store(const std::string& url);
 
-std::unique_ptr<Store> open_redis(const HostAndPort& at, Resolver resolver = look_up_host);
+std::unique_ptr<Store> open_redis(StoreUrl url, Resolver resolver = look_up_host);
 /// Uses etcd's JSON gateway, of version 3.4 or later. An error: libcurl is not here.
-Result<std::unique_ptr<Store>> open_etcd(const HostAndPort& at, Resolver resolver = look_up_host);
+Result<std::unique_ptr<Store>> open_etcd(StoreUrl url, Resolver resolver = look_up_host);
 
-/// "the store at 10.0.0.1:6379 does not answer: WHY".
-Status store_failure(const HostAndPort& at, const std::string& why);
+/// kNoStore: "the store at 10.0.0.1:6379 does not answer: WHY".
+Status store_failure(const StoreUrl& url, const std::string& why);
+/// kStoreRefuses: it wants a password, and has got none.
+Status store_wants_password(const StoreUrl& url);
+/// kStoreRefuses: it does not take the password. `why` are words of ours: what a server says to a
+/// password may repeat it.
+Status store_refuses_password(const StoreUrl& url, const std::string& why);
+/// kStoreRefuses: the user may not do what was asked.
+Status store_denies(const StoreUrl& url, const std::string& why);
 
 /// Adds a page to a list. False: the list is longer than kListBytesMax.
 bool add_page(Records page, Records& list, size_t& list_bytes);

@@ -17,6 +17,7 @@ static_assert(BRAID_TRANSFER_URGENT == static_cast<int>(Urgency::kUrgent));
 static_assert(BRAID_TRANSFER_WAYS_FAILED == static_cast<int>(Cause::kPathFailed));
 static_assert(BRAID_TRANSFER_NO_STORE == static_cast<int>(Cause::kNoStore));
 static_assert(BRAID_TRANSFER_DEVICE_ERROR == static_cast<int>(Cause::kDeviceError));
+static_assert(BRAID_TRANSFER_STORE_REFUSES == static_cast<int>(Cause::kStoreRefuses));
 static_assert(BRAID_TRANSFER_NO_WAY == static_cast<int>(Cause::kNoWay));
 static_assert(BRAID_TRANSFER_NOTIFICATION_BYTES == kNotificationBytesMax);
 

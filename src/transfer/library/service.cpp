@@ -44,8 +44,8 @@ LeadsTo leads_to(const HostAndPort& at) {
 /// Other hosts would look for an engine at loopback among their own processes, find that nobody
 /// listens there, and give its name to somebody else.
 Status check_leads_here(const std::string& host_in_name, const std::string& store) {
-  BRAID_LET(at, place_of_store(store));
-  if (leads_to({host_in_name, 0}) != LeadsTo::kThisHost || leads_to(at) != LeadsTo::kAnyHost)
+  BRAID_LET(url, parse_store_url(store));
+  if (leads_to({host_in_name, 0}) != LeadsTo::kThisHost || leads_to(url.at) != LeadsTo::kAnyHost)
     return {};
   return Status::error(
       "hosts that find this engine's name in the store cannot reach it: " + host_in_name +
