@@ -3,6 +3,7 @@
 // costs etcd no write to its disk: the lease is kept alive, and the record is read.
 #include <crypto++/base64.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -188,25 +189,72 @@ class Etcd final : public Store {
     return is_done->get<bool>();
   }
 
+  struct Said {
+    Json json;          ///< an object
+    std::string error;  ///< empty: there is none
+  };
+
   Result<Json> ask(const char* path, const Json& question,
                    size_t bytes_max = kStoreAnswerBytesMax) {
-    const Result<HttpAnswer> answer = http_->post(path, question.dump(), bytes_max, end_);
+    for (bool is_again = false;; is_again = true) {
+      if (!url_.password.empty() && token_.empty()) BRAID_TRY(authenticate());
+      BRAID_LET(said, post(path, question, bytes_max));
+      if (said.error.empty()) return std::move(said.json);
+      const auto is = [&](const char* words) {
+        return said.error.find(words) != std::string::npos;
+      };
+      // Tokens expire, and end with a restart of etcd or a change of its users.
+      if (is("invalid auth token") || is("revision of auth store is old")) {
+        token_.clear();
+        if (!url_.password.empty() && !is_again) continue;
+      }
+      if (is("user name is empty")) return store_wants_password(url_);
+      if (is("permission denied")) return store_denies(url_, said.error);
+      return store_failure(url_, said.error);
+    }
+  }
+
+  /// Its errors say none of the server's words, which may repeat the password.
+  Status authenticate() {
+    BRAID_LET(said, post("/v3/auth/authenticate",
+                         {{"name", url_.user}, {"password", url_.password}}, kStoreAnswerBytesMax));
+    if (said.error.find("authentication failed") != std::string::npos)
+      return store_refuses_password(url_, "user or password are wrong");
+    if (said.error.find("authentication is not enabled") != std::string::npos)
+      return store_refuses_password(url_, "authentication is not enabled there");
+    if (!said.error.empty()) return store_failure(url_, "it gives no token");
+    const Json* token = member(&said.json, "token");
+    if (token == nullptr || !token->is_string()) return what_is_this();
+    const auto& text = token->get_ref<const std::string&>();
+    const bool is_header = !text.empty() && std::all_of(text.begin(), text.end(), [](char letter) {
+      return letter > ' ' && letter <= '~';
+    });
+    if (!is_header) return what_is_this();
+    token_ = text;
+    return {};
+  }
+
+  Result<Said> post(const char* path, const Json& question, size_t bytes_max) {
+    // A password may be any bytes; JSON has UTF-8 alone, and so have etcd's passwords.
+    const std::string body = question.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const Result<HttpAnswer> answer = http_->post(path, body, token_, bytes_max, end_);
     if (!answer.ok()) return store_failure(url_, answer.status().message());
     const HttpAnswer& got = answer.value();
-    Json json = Json::parse(got.body, nullptr, false);
-    const Json* error = member(&json, "error");
+    Said said{Json::parse(got.body, nullptr, false), {}};
+    const Json* error = member(&said.json, "error");
     if (got.status != 200 || error != nullptr)
-      return store_failure(url_, error != nullptr && error->is_string()
-                                     ? error->get<std::string>()
-                                     : "HTTP status " + std::to_string(got.status));
-    if (!json.is_object()) return what_is_this();
-    return json;
+      said.error = error != nullptr && error->is_string()
+                       ? error->get<std::string>()
+                       : "HTTP status " + std::to_string(got.status);
+    if (said.error.empty() && !said.json.is_object()) return what_is_this();
+    return said;
   }
   Status what_is_this() const {
     return store_failure(url_, "its answer is not that of etcd 3.4 or later");
   }
 
   const StoreUrl url_;
+  std::string token_;  // that etcd has given for the password; empty: none yet
   std::unique_ptr<Http> http_;
   std::map<std::string, int64_t> leases_;  // by name
   WaitEnd end_{0};                         // of the current call
@@ -215,7 +263,6 @@ class Etcd final : public Store {
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_etcd(StoreUrl url, Resolver resolver) {
-  if (!url.password.empty()) return store_refuses_password(url, "etcd has none here yet");
   BRAID_LET(http, open_http(url.at, std::move(resolver)));
   return std::unique_ptr<Store>(std::make_unique<Etcd>(std::move(url), std::move(http)));
 }

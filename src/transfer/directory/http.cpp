@@ -90,14 +90,13 @@ class CurlHttp final : public Http {
         handle_(handle),
         connection_(connection),
         at_(at),
-        host_(at, std::move(resolver)),
-        headers_(curl.append(nullptr, "Content-Type: application/json")) {
+        host_(at, std::move(resolver)) {
     const bool is_ipv6 = at.host.find(':') != std::string::npos;
     origin_ = "http://" + (is_ipv6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
     curl.setopt(handle, CURLOPT_NOSIGNAL, 1L);  // other threads of the program go on
     curl.setopt(handle, CURLOPT_PROXY, "");
     curl.setopt(handle, CURLOPT_FOLLOWLOCATION, 0L);
-    curl.setopt(handle, CURLOPT_HTTPHEADER, headers_);
+    set_headers();
     curl.setopt(handle, CURLOPT_WRITEFUNCTION, &take);
   }
   ~CurlHttp() override {
@@ -109,8 +108,12 @@ class CurlHttp final : public Http {
   CurlHttp(const CurlHttp&) = delete;
   CurlHttp& operator=(const CurlHttp&) = delete;
 
-  Result<HttpAnswer> post(const std::string& path, const std::string& body, size_t bytes_max,
-                          WaitEnd end) override {
+  Result<HttpAnswer> post(const std::string& path, const std::string& body,
+                          const std::string& token, size_t bytes_max, WaitEnd end) override {
+    if (token != token_) {
+      token_ = token;
+      set_headers();
+    }
     if (addresses_ == nullptr && !is_number(at_.host)) BRAID_TRY(look_up(end));
     Body answer{{}, bytes_max};
     const std::string url = origin_ + path;
@@ -130,6 +133,13 @@ class CurlHttp final : public Http {
   }
 
  private:
+  void set_headers() {
+    curl_.free_all(
+        std::exchange(headers_, curl_.append(nullptr, "Content-Type: application/json")));
+    if (!token_.empty()) curl_.append(headers_, ("Authorization: " + token_).c_str());
+    curl_.setopt(handle_, CURLOPT_HTTPHEADER, headers_);
+  }
+
   /// libcurl would wait for a silent resolver when its handle is closed.
   Status look_up(WaitEnd end) {
     BRAID_LET(found, host_.find(end));
@@ -165,7 +175,8 @@ class CurlHttp final : public Http {
   const HostAndPort at_;
   HostLookUp host_;
   curl_slist* addresses_ = nullptr;  // of the host; null: to be looked up, at first or again
-  curl_slist* headers_;
+  curl_slist* headers_ = nullptr;
+  std::string token_;
   std::string origin_;
 };
 

@@ -23,9 +23,9 @@ class Http {
  public:
   virtual ~Http() = default;
   /// Posts JSON. Blocks until `end` at most. An answer longer than `bytes_max` is an error, and is
-  /// not kept.
+  /// not kept. `token`: of the header Authorization; empty: there is none.
   virtual Result<HttpAnswer> post(const std::string& path, const std::string& body,
-                                  size_t bytes_max, WaitEnd end) = 0;
+                                  const std::string& token, size_t bytes_max, WaitEnd end) = 0;
 };
 
 /// An error: libcurl is not here.
