@@ -20,6 +20,7 @@
 #include "base/try.h"
 #include "preload/summary.h"
 #include "tools/commands.h"
+#include "tools/in_child.h"
 #include "tools/locate.h"
 #include "tools/numbers.h"
 #include "tools/program_file.h"
@@ -122,10 +123,12 @@ class SignalsWhileRunning {
 }
 
 Result<int> run_words(const Words& words) {
+  const WaitableChildren waitable;
   const SignalsWhileRunning signals;
   const pid_t child = fork();
   if (child < 0) return Status::error(fmt::format("no process can be made: {}", strerror(errno)));
   if (child == 0) {
+    waitable.restore();
     signals.restore();
     become_braid(words);
   }

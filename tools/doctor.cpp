@@ -187,6 +187,7 @@ ChildResult run_self(const std::vector<std::string>& arguments) {
   const std::string command =
       "BRAID_STATS_FILE= BRAID_LOG= " + shell_command(arguments) + " 2>&1 >/dev/null";
   ChildResult result;
+  const WaitableChildren waitable;
   FILE* const errors = popen(command.c_str(), "r");
   if (errors == nullptr) return result;
   char buffer[4096];

@@ -41,6 +41,7 @@ Result<std::string> ask_in_child(const std::function<Result<std::string>()>& ask
   // What the child starts must not keep the pipe open.
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::error("there is no pipe to a child process");
   std::fflush(nullptr);
+  const WaitableChildren waitable;
   const pid_t child = fork();
   if (child == 0) answer(ends[1], ask());
   close(ends[1]);
