@@ -85,7 +85,8 @@ Queue in_reverse(const View& view, RequestState state, const RankOf& rank_of) {
 /// Preempts from the front of `victims` until the growth of the running requests fits.
 void cover_growth(Room& room, const Queue& victims);
 
-/// The same, and admits nobody: whoever is preempted is ahead of those that wait. vLLM's rule.
+/// The same, and admits nobody, as vLLM does in a step that preempts. By arrival, whoever is
+/// preempted is ahead of those that wait; in other orders it need not be.
 Decision only_cover_growth(Room& room, const Queue& victims);
 
 /// Admits from the front, and stops at the first that does not fit. Returns true if all were
