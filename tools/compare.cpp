@@ -130,6 +130,7 @@ Result<int> run_words(const Words& words) {
   if (child == 0) {
     waitable.restore();
     signals.restore();
+    if (ended_by != 0) _exit(128 + ended_by);  // it came while pass_on was still this child's
     become_braid(words);
   }
   running = child;
