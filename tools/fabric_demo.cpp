@@ -15,6 +15,7 @@
 #include "fabric/library/report.h"
 #include "tools/commands.h"
 #include "tools/fabric_demo_parts.h"
+#include "tools/in_child.h"
 #include "tools/write_file.h"
 
 namespace braid::tools {
@@ -190,6 +191,7 @@ class Demo {
   DemoShared& shared_;
   std::span<std::byte> base_;
   std::array<pid_t, kDemoOwners> owners_{};
+  const WaitableChildren waitable_;
   pid_t writer_ = 0;
   std::vector<DemoMark> marks_;
   bool other_went_on_ = false;

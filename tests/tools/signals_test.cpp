@@ -23,6 +23,9 @@ TEST(Signals, WhereSigchldIsIgnoredCommandsWorkAndTheProgramInheritsThat) {
   const ChildResult compared = ignoring(
       {BRAID_COMMAND, "compare", "--turns", "1", "--server", "h20x8", "--", "sh", "-c", "exit 3"});
   EXPECT_EQ(compared.exit_code, 1) << compared.output;
+  const ChildResult demo = ignoring({BRAID_COMMAND, "fabric", "demo", "--seconds", "2", "--svg",
+                                     ::testing::TempDir() + "signals.svg"});
+  EXPECT_EQ(demo.exit_code, 0) << demo.output << demo.errors;
 }
 
 }  // namespace
