@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   // What this command copies natively is not native with the interposer in it, as inside
   // `braid run -- bash`. `braid doctor`'s client alone must have it.
   if (argc > 1 && std::string_view(argv[1]) != "probe" && braid::tools::take_out_preload_library())
-    execv("/proc/self/exe", argv);
+    execv((braid::tools::install_root() / "bin" / "braid").c_str(), argv);
   CLI::App app{
       "braid: one copy between host memory and a GPU, over every PCIe link of the server.\n"
       "`braid run -- python3 serve.py` speeds up an unchanged program; `braid doctor` says whether "

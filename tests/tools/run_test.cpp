@@ -296,14 +296,18 @@ class BrokenInstallation : public ::testing::Test {
 
 // As in a bare chroot.
 TEST(Run, WithoutProcItFindsItsOwnFiles) {
-  const ChildResult child = run_child(
-      {"unshare", "--mount", "sh", "-c",
-       "mount -t tmpfs none /proc || exit 77; exec \"$0\" run --server h20x8 -- sh -c 'exit 3'",
-       BRAID_COMMAND});
+  const auto without_proc = [](const std::string& command) {
+    return run_child({"unshare", "--mount", "sh", "-c",
+                      "mount -t tmpfs none /proc || exit 77; " + command, BRAID_COMMAND});
+  };
+  const ChildResult child = without_proc(R"("$0" run --server h20x8 -- sh -c 'exit 3')");
   if (child.exit_code == 77 || child.errors.starts_with("unshare: "))
     GTEST_SKIP() << "needs root: " << child.errors;
   EXPECT_EQ(child.exit_code, 3) << child.errors;
   EXPECT_EQ(child.errors, "");
+  const std::string inside =
+      R"("$0" run --server h20x8 --stats text -- "$0" bench --server h20x8 --sizes 64K)";
+  EXPECT_EQ(without_proc(inside).errors, "") << "no copy of it is braid's";
 }
 
 // For those who have a package, and those who have built it.
