@@ -6,6 +6,7 @@
 
 #include "fabric/ofi/quirks.h"
 #include "fabric/wire.h"
+#include "host/addresses.h"
 
 namespace braid::fabric {
 namespace {
@@ -42,8 +43,7 @@ Pattern parse(std::string_view text) {
 bool is_usable(const Nic& nic) { return nic.state == NicState::kUp && !nic.addresses.empty(); }
 
 bool is_loopback(const Nic& nic) {
-  return !nic.addresses.empty() &&
-         (nic.addresses.front().starts_with("127.") || nic.addresses.front() == "::1");
+  return !nic.addresses.empty() && braid::is_loopback(nic.addresses.front());
 }
 
 /// "eth0 (10.0.0.7), ifb0 (down), eth2 (no address)"

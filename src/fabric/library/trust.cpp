@@ -1,24 +1,12 @@
 #include "fabric/library/trust.h"
 
-#include <arpa/inet.h>
-
 #include <cstdlib>
 
 #include "base/try.h"
 #include "fabric/ofi/quirks.h"
+#include "host/addresses.h"
 
 namespace braid::fabric {
-namespace {
-
-bool is_of_this_host(const std::string& address) {
-  in_addr four{};
-  if (inet_pton(AF_INET, address.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
-  in6_addr six{};
-  if (inet_pton(AF_INET6, address.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
-  return address == "localhost";
-}
-
-}  // namespace
 
 Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::string>& addresses) {
   const char* variable = std::getenv(kSecretVariable);
@@ -30,8 +18,7 @@ Result<Secret> secret_for(const ServiceOptions& wanted, const std::vector<std::s
       wanted.provider != "local" && (quirks == nullptr || quirks->reaches_hosts);
   const bool takes_device = quirks != nullptr && quirks->takes_device;
   for (const std::string& address : addresses)
-    if (is_reachable && !wanted.allows_unauthenticated &&
-        (takes_device || !is_of_this_host(address)))
+    if (is_reachable && !wanted.allows_unauthenticated && (takes_device || !is_loopback(address)))
       return Status::error(
           "other hosts can reach " + address + ", and there is no secret",
           std::string("Let ") + kSecretVariable + " name a file with the secret of all engines (" +
