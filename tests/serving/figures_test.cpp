@@ -127,6 +127,8 @@ TEST_F(FigureClaims, EqualityIsOfEverySeriesEitherWay) {
   EXPECT_LT(beyond.difference.mean, -0.02);
   claim.margin = 1;
   EXPECT_EQ(judged(claim).verdict, "appears") << judged(claim).figures;
+  claim.from = 1e6;  // the figure has nothing there
+  EXPECT_EQ(judged(claim).verdict, "cannot be told");
 }
 
 // "Than the baselines" is than each of them: one that is level with it denies the claim.

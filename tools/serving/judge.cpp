@@ -104,19 +104,19 @@ Judged judge_against_all(const Figure& figure, const Claim& claim, const Laborat
 
 // By the series and the x that differ most.
 Judged judge_equality(const Panel& panel, const Claim& claim, const Laboratory& laboratory) {
-  Judged judged{claim.words, "appears", "", {}};
-  bool is_beyond = false;
+  Judged judged{claim.words, "cannot be told", "none is where the claim looks", {}};
+  bool is_beyond = false, is_within = true;
   double most = -1;
   for (const Series& series : panel.series) {
+    if (series.name == claim.worse) continue;
     Claim one = claim;
     one.better = series.name;
     for (const Places& at : places_of(panel, one, laboratory)) {
-      if (series.name == claim.worse) continue;
       const Estimate difference = estimate(differences(panel, one, {at}, laboratory));
       const double size = std::abs(difference.mean);
       is_beyond = is_beyond || size - difference.half_width > claim.margin;
       // With one seed the interval is unknown, and nothing can be told.
-      if (!(size + difference.half_width <= claim.margin)) judged.verdict = "cannot be told";
+      is_within = is_within && size + difference.half_width <= claim.margin;
       if (size <= most) continue;
       most = size;
       judged.difference = {-size, difference.half_width};
@@ -126,6 +126,7 @@ Judged judge_equality(const Panel& panel, const Claim& claim, const Laboratory& 
                       scale_of(claim.metric) > 1 ? "points" : "%");
     }
   }
+  if (most >= 0 && is_within) judged.verdict = "appears";
   if (is_beyond) judged.verdict = "**does not appear**";
   return judged;
 }
